@@ -170,9 +170,9 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     proofs, missing = answers.claims()
     seconds = time.perf_counter() - begin
     title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO removes docstrings
-    machine = f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}"
     fine = (
-        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {machine}, "
+        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on "
+        f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, "
         f"NumPy {np.__version__}; {time.strftime('%-d %B %Y')}, attsvm {__version__}.  "
         f"All numbers that were measured: {name}.npz."
     )

@@ -154,7 +154,6 @@ def claims(results):
     observations, except that the SVM solutions have small gaps."""
     shares, metric = (dict(columns(RULES, results[key])) for key in ("shares", "metric"))
     own = results["shares"][:, : len(OWN)]
-    diagonal = np.diagonal(own, axis1=1, axis2=2)
     used, svm_used, spectral = results["directions"], results["directions of the SVM"], shares["spectral on K, Q"]
     wins, first = (own.argmax(axis=axis) == np.arange(len(OWN)) for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
@@ -171,7 +170,8 @@ def claims(results):
             for title, (name, x) in zip(TITLES, columns(OWN, first), strict=True)
         ],
         f"Share of the largest margin in its own norm after {STEPS:,} steps": [
-            median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for name, x in columns(OWN, diagonal)
+            median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9))
+            for name, x in columns(OWN, np.diagonal(own, axis1=1, axis2=2))
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
             median(f"{name}: exponent", x, -0.75, -0.25)

@@ -34,8 +34,11 @@ def experiment(rng):
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
     Z = unit(rng.standard_normal((N, D)))
     code = unit(sample.positional_encoding(T, D))
-    chosen = sentences[np.arange(N), selected]
-    found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "random": [], "last": []}
+    found = {
+        "copies": ((sentences == sentences[np.arange(N), selected][:, None]).sum(axis=1) > 1).any(),
+        "random": [],
+        "last": [],
+    }
     gaps = [0.0]
     for scale in SCALES:
         X = words[sentences] + scale * code

@@ -201,8 +201,8 @@ def plot(results, left, middle, speed, beside):
 
 
 def draw_paths(ax, kind, score, results):
-    limits = {"xlim": (-4, 7), "ylim": (-2.5, 9), "aspect": "equal"}
-    finish(ax, f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p", **limits)
+    finish(ax, f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p",
+           xlim=(-4, 7), ylim=(-2.5, 9), aspect="equal")  # fmt: skip
     selected = results[f"{kind} selected"][0]
     for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:

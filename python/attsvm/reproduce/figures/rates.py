@@ -35,7 +35,6 @@ def experiment(rng):
     """Trains W by each rule, and measures along training the error of W's direction, the norm of W, and the attention
     to other tokens than the best."""
     problem = one_scored(rng)
-    data, best = problem.data, problem.optimal
     svm = svm_of(problem)
     found = {"gap": certificate(svm)["gap"]}
     for name, how in RULES.items():
@@ -44,7 +43,7 @@ def experiment(rng):
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
             # The least difference of logits, best token minus another token, over all queries and all other tokens.
-            f"{name} lead": [support_margins(data, best, W).min() for W in run.weights[1:]],
+            f"{name} lead": [support_margins(problem.data, problem.optimal, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
     return found | {"plain first": found["plain norm"][0] / np.linalg.norm(gradient_of(problem, np.zeros((D, D))))}

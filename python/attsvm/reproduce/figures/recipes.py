@@ -105,8 +105,8 @@ def run_of(problem):
 def sign_svm(problem):
     """Solves the SVM of sigmoid attention, in which every token competes with a zero token.  The zero token is selected
     if the token's score is below 0."""
-    tokens, Z = problem.data.keys.reshape(-1, D), problem.data.queries
-    rivals = cross_attention(np.stack([tokens, 0 * tokens], axis=1), np.repeat(Z, T, axis=0))
+    tokens = problem.data.keys.reshape(-1, D)
+    rivals = cross_attention(np.stack([tokens, 0 * tokens], axis=1), np.repeat(problem.data.queries, T, axis=0))
     return solve_svm(rivals, (problem.scores.ravel() < 0).astype(int))
 
 

@@ -88,7 +88,6 @@ def experiment(rng):
     trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
     queries = list(zip(best, X @ V, classes, strict=True))
-    floor = np.mean([cost(*query) for query in queries])
     attended = p >= KEPT
     parts = decompose(data, p, trained.W, selected=kept)
     return {
@@ -96,7 +95,7 @@ def experiment(rng):
         "attended": attended.sum(axis=1),
         "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
-        "excess": trained.loss[-1] - floor,
+        "excess": trained.loss[-1] - np.mean([cost(*query) for query in queries]),
         "stationarity": max(stationarity(*query) for query in queries),
         "both": parts.correlation,
         "svm": correlation(trained.W, parts.W_svm),

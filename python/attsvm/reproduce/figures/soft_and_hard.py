@@ -66,14 +66,14 @@ def trained(kind, at, W, rngs):
 def measure(problem, weights):
     """Measures one run: the tokens that it selects, the correlations of W with their SVM, and its largest attention
     along training."""
-    data, scores, (X, _), rows = problem.data, problem.scores, tokens_of(problem.data), np.arange(N)
+    data, (X, _), rows = problem.data, tokens_of(problem.data), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
     return {
         "selected": selected,
         "softmax": [data.probabilities(M).max(axis=1).mean() for M in weights],
         "correlation": correlations(weights, solve_svm(data, selected).W),
-        "score": scores[rows, selected].mean(),
+        "score": problem.scores[rows, selected].mean(),
         "best": (selected == problem.optimal).mean(),
         "hard": np.abs(soft - hard).max(),
         "taken": np.abs(hard - X[rows, selected]).max(),

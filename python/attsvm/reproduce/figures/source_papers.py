@@ -156,7 +156,7 @@ def segment(rng):
 def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
-    near, best = results["columns: near"], results["columns: best"]
+    best = results["columns: best"]
     trained = results["wrong: trained"]
     _, heads, code = (results["regularisers"] - results["regularisers"][:, :1]).T
     loss, same = results["segment: loss"], results["segment: same"]
@@ -164,7 +164,8 @@ def claims(results):
     up, there = loss.max(axis=1) > loss[:, [0, -1]].max(axis=1) * (1 + 1e-9), np.isfinite(loss[:, 0])
     return {
         "Higher rank helps": [
-            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], low, high)
+            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", results["columns: near"][:, i, j],
+                     low, high)
               for i, d in ((1, 8), (2, 16)) for j, m, low, high in ((0, 1, None, 0.85), (3, d, 0.96, 1))),
             difference("d = 16: the best tokens with 16 columns, less with one", best[:, 2, 3], best[:, 2, 0], 0.0),
         ],
