@@ -167,9 +167,15 @@ def _section(section: Section, folder: Path) -> str:
     # The page shows all failed claims unfolded, then other claims from the first on, until OPEN claims are shown.
     first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     shown, folded = ([entry for entry in claims if (entry in first) == there] for there in (True, False))
-    summary = verdicts_line(Counter(claim.verdict for _, claim in folded))
-    drawn = (folder / f"{section.name}.svg").exists()
-    return _filled(SECTION, s=section, counts=counts, shown=shown, folded=folded, folded_counts=summary, drawn=drawn)
+    return _filled(
+        SECTION,
+        s=section,
+        counts=counts,
+        shown=shown,
+        folded=folded,
+        folded_counts=verdicts_line(Counter(claim.verdict for _, claim in folded)),
+        drawn=(folder / f"{section.name}.svg").exists(),
+    )
 
 
 def _card(part: str) -> dict[str, Any]:
@@ -182,8 +188,10 @@ def _card(part: str) -> dict[str, Any]:
 
 def verdicts_line(counts: Mapping[str, int]) -> str:
     """The numbers of claims by verdict as text, such as "12 claims: 11 hold, 0 fail, 1 undecided"."""
-    words = "{holds} hold, {fails} fail, {undecided} undecided".format_map(counts)
-    return f"{sum(counts.values())} claims: {words}"
+    return (
+        f"{sum(counts.values())} claims: "
+        f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} undecided"
+    )
 
 
 def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> list[dict[str, Any]]:

@@ -7,8 +7,6 @@ is learnt.  In the first layer W comes closer to the SVM of its own selection th
 in margin.  In the second layer W does not go on turning to it, because the layers below change the problem.
 """
 
-import itertools
-
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -159,13 +157,13 @@ def plot(results, *axes):
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), row in zip(PANELS.items(), axes, strict=True):
             ax = row[column]
-            kinds = (name, "", "-"), (f"null_{name}", ", random head", ":")
-            for (key, text, line), (layer, color) in itertools.product(kinds, enumerate((BLUE, ORANGE))):
-                values = results.get(f"{optimizer} {layer} {key}", np.empty((1, 0)))
-                seen = np.isfinite(values).all(axis=0)
-                if seen.any():
-                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
-                         marker="o", markersize=3)  # fmt: skip
+            for key, text, line in ((name, "", "-"), (f"null_{name}", ", random head", ":")):
+                for layer, color in enumerate((BLUE, ORANGE)):
+                    values = results.get(f"{optimizer} {layer} {key}", np.empty((1, 0)))
+                    seen = np.isfinite(values).all(axis=0)
+                    if seen.any():
+                        band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
+                             marker="o", markersize=3)  # fmt: skip
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
             if all(len(line.get_xdata()) < 2 for line in ax.lines):
