@@ -1,5 +1,6 @@
 """``attsvm reproduce``: what it writes, what it says, what it keeps, and its exit code."""
 
+import json
 import re
 import sys
 from contextlib import nullcontext
@@ -11,7 +12,6 @@ from attsvm.claims import VERDICTS, exactly, share
 from attsvm.cli import main as cli
 from attsvm.reproduce import command, measure
 from attsvm.reproduce.figures import basin, soft_margins
-from attsvm.reproduce.page import read_claims
 from attsvm.reproduce.proofs import ProvedAnswers
 from marks import slow
 
@@ -63,7 +63,7 @@ def test_the_report_says_what_was_measured(reproduce):
     assert all(words in page for words in shown)
     picture = (out / "local-convergence.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
-    entries = read_claims(out / "claims.json")
+    entries = json.loads((out / "claims.json").read_text())
     assert len({entry["claim"] for entry in entries}) == len(entries) == len(verdicts)
     for entry in entries:
         assert entry["figure"] == "local-convergence" and entry["verdict"] in VERDICTS
@@ -89,7 +89,7 @@ def test_jobs_change_nothing_and_all_numbers_are_stored(tmp_path, capfd):
     assert said[0] == said[1] == said[2]
     for file in (f"{FIGURE}.npz", "positional-encoding.npz", "claims.json", f"{FIGURE}.png"):
         assert len({(tmp_path / jobs / file).read_bytes() for jobs in ("1", "2", "4")}) == 1
-    stored, found = np.load(tmp_path / "1" / f"{FIGURE}.npz"), measure(soft_margins, 3, 7, 1)
+    stored, found = np.load(tmp_path / "1" / f"{FIGURE}.npz"), measure(FIGURE, 3, 7, 1)
     assert [*stored] == [*found]
     np.testing.assert_equal(dict(stored), found)
 
@@ -124,7 +124,7 @@ def test_a_line_a_figure_and_what_fails(reproduce, monkeypatch, no_picture, clai
 )
 def test_runs_seed_and_jobs_are_those_asked_for(tmp_path, monkeypatch, quiet, options, asked):
     seen = []
-    monkeypatch.setattr(command, "measure", lambda figure, *how: seen.append(how) or measure(figure, 2))
+    monkeypatch.setattr(command, "measure", lambda name, *how: seen.append(how) or measure(name, 2))
     cli.main(["reproduce", FIGURE, "--out", str(tmp_path), *options])
     assert seen == [asked] and soft_margins.QUICK != soft_margins.RUNS
     assert f"{asked[0]} random instances, seed {asked[1]}" in (tmp_path / "index.html").read_text()
@@ -143,7 +143,7 @@ def test_other_figures_stay_also_those_that_must_be_named(reproduce, monkeypatch
     monkeypatch.setattr(command, "NAMED", ("basin",))
     for names in (["basin"], [], []):  # without a name: all of FIGURES
         _, _, out = reproduce(*names)
-    entries = [(entry["figure"], entry["claim"]) for entry in read_claims(out / "claims.json")]
+    entries = [(entry["figure"], entry["claim"]) for entry in json.loads((out / "claims.json").read_text())]
     assert entries == [("basin", "Moon: made of rock"), (FIGURE, "Moon: made of rock")]
     page = (out / "index.html").read_text()
     assert page.index(f'<section id="{FIGURE}"') < page.index('<section id="basin"') and page.count("<section") == 2

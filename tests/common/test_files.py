@@ -25,7 +25,7 @@ from attsvm.common.storage import write_table
 from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
 from attsvm.claims import Claim
-from attsvm.reproduce.page import write_claims, write_page
+from attsvm.reproduce.page import Section, write_claims, write_page
 from attsvm.common.render import write_picture
 from matplotlib.figure import Figure
 
@@ -42,7 +42,7 @@ WRITERS = {
     "training.csv": lambda path: write_rows(path, [dict.fromkeys(COLUMNS, 1)] * 300),
     "view.html": View("x" * 5000).save,
     "picture.png": lambda path: write_picture(path, picture),
-    "page.html": lambda path: write_page(path, "x" * 5000, "", []),
+    "page.html": lambda path: write_page(path, "x" * 5000, "", Section(*"abcd", {}, ""), "", ""),
     "claims.json": lambda path: write_claims(path, "figure", {"heading": [claim]}),
 }
 failed = []

@@ -1,7 +1,7 @@
 """What the tests of figures share."""
 
 import pytest
-from attsvm.reproduce import load, measure
+from attsvm.reproduce import measure
 
 
 @pytest.fixture(scope="session")
@@ -11,7 +11,7 @@ def results():
 
     def of(name):
         if name not in made:
-            made[name] = measure(load(name), 2, 3)
+            made[name] = measure(name, 2, 3)
         return made[name]
 
     return of

@@ -50,12 +50,11 @@ def test_a_picture_is_readable(name, results):
 
 @some("next-token soft-and-hard soft-margins certified-training", FIGURES)
 def test_runs_do_not_depend_on_threads_or_on_each_other(name, results):
-    for key, numbers in measure(load(name), 1, 3, 1).items():
+    for key, numbers in measure(name, 1, 3, 1).items():
         np.testing.assert_array_equal(numbers[0], results(name)[key][0])
 
 
 @pytest.mark.parametrize("name", ["gd-paths", "rank", "basin"])  # a slow test makes the whole report
 def test_no_claim_fails(name):
-    figure = load(name)
-    groups = figure.claims(measure(figure, 8, 1, 2))
+    groups = load(name).claims(measure(name, 8, 1, 2))
     assert not [claim.text for claims in groups.values() for claim in claims if claim.verdict == "fails"]

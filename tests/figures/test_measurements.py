@@ -7,8 +7,8 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.reproduce import problems
-from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, quadratic_head, several_tokens
-from attsvm.reproduce.problems import projection, softmax, support_margins
+from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, several_tokens
+from attsvm.reproduce.textbook import projection, softmax, support_margins
 from numpy.testing import assert_allclose
 
 
@@ -104,7 +104,7 @@ def test_divergence_is_that_of_the_potential():
     assert mirror_descent.divergence(A, B, 2.0) == pytest.approx(1 - attsvm.correlation(A, B), rel=1e-12)
 
 
-def test_projection_and_falling_probabilities():
+def test_projection_is_the_nearest_point_of_the_simplex():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 6))
     s = projection(x)
@@ -112,4 +112,3 @@ def test_projection_and_falling_probabilities():
     assert (s >= 0).all()
     for other in rng.dirichlet(np.ones(6), 50):
         assert (((x - s) ** 2).sum(axis=1) <= ((x - other) ** 2).sum(axis=1) + 1e-12).all()
-    assert quadratic_head.still(np.array([1e-3, 0.5]), np.array([5e-4, 0.5])).tolist() == [False, True]

@@ -17,7 +17,7 @@ from attsvm.reproduce.proofs import ProvedAnswers  # noqa: E402
 @pytest.mark.parametrize("name", reproduce.FIGURES)
 def test_all_answers_of_a_figure_are_proved(name):
     with ProvedAnswers(everything=True) as answers:
-        reproduce.measure(reproduce.load(name), 4)
+        reproduce.measure(name, 4)
     groups, missing = answers.claims()
     assert not missing and groups["Proofs"][0].verdict == "holds"
 

@@ -23,7 +23,7 @@ def pool(name):
     path = ROOT / "build" / "claims" / f"{name}.pickle"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pickle.dumps(measure(load(name), max(POOL, load(name).RUNS), SEED)))
+        path.write_bytes(pickle.dumps(measure(name, max(POOL, load(name).RUNS), SEED)))
     return pickle.loads(path.read_bytes())
 
 

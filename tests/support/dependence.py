@@ -201,7 +201,7 @@ def main():
     from head_reports import HEADS
 
     text, before = [], stored()
-    tables = {name: lambda name=name: lines_of(load(name), measure(load(name), 2, 3)) for name in FIGURES}
+    tables = {name: lambda name=name: lines_of(load(name), measure(name, 2, 3)) for name in FIGURES}
     for name, table in (tables | HEADS).items():
         text.append(f"## {name}")
         for output, (shown, sources) in table().items():

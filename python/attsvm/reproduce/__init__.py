@@ -66,14 +66,15 @@ def load(name: str) -> Any:
     return importlib.import_module(".figures." + name.replace("-", "_"), __name__)
 
 
-def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Measures a figure, and returns its arrays by name, each with the values of all random instances."""
+def measure(name: str, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Measures the figure of this name, and returns its arrays by name, each with the values of all random
+    instances."""
+    figure = load(name)
     found: dict[str, np.ndarray] = {}
     if hasattr(figure, "experiment"):
-        name = figure.__name__.rpartition(".")[2].replace("_", "-")
         found |= replicate(lambda rng: flat(figure.experiment(rng)), runs, seed, n_jobs, progress=True, name=name)
     if hasattr(figure, "together"):
         found |= flat(figure.together(runs, seed))
     if hasattr(figure, "once"):
-        found |= {name: np.array([numbers]) for name, numbers in flat(figure.once()).items()}
+        found |= {key: np.array([numbers]) for key, numbers in flat(figure.once()).items()}
     return found

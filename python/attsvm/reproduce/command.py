@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
 import platform
 import re
@@ -25,7 +24,7 @@ from ..common.storage import replacing
 from ..common.threads import on_workers
 from ..svm.solve import ConvergenceWarning
 from . import FIGURES, NAMED, load, measure, papers
-from .page import Section, count_verdicts, read_claims, verdicts_line, write_claims, write_page
+from .page import Section, verdicts_line, write_claims, write_page
 from .proofs import ProvedAnswers
 
 PAGE_TITLE = "Transformers as support vector machines, reproduced"
@@ -34,14 +33,16 @@ is that of a support vector machine which separates the selected tokens from the
 experiment of that theory; the table under it holds what was measured against what was expected beforehand: a published
 number, an independent computation, or a prediction of the theory.  All claims as data are in ``claims.json``."""
 # The shares of resampled reports with a failed claim come from tests/support/chance_of_failure.py.
-CHANCE_TEXT = """How often an honest run fails by chance: of reports resampled from 400 runs of each figure, a claim
+FINE_TEXT = """A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement
+about these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when the
+whole interval lies outside, and is undecided when it straddles or there are too few runs.
+
+How often an honest run fails by chance: of reports resampled from 400 runs of each figure, a claim
 failed in 0 of 400 with the settings of ``--quick``, and in 0 of 400 with the full ones.
 (None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
 proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
 EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
-# These figures are started first, since they take 40 % of the time.
-SLOWEST = ("several-tokens", "optimisers", "overparameterization")
 
 
 def add_parser(commands: Any) -> None:
@@ -53,24 +54,25 @@ def add_parser(commands: Any) -> None:
         epilog="The exit code is 1 when a claim fails.  In a folder that holds a report already, the figures named are "
         "replaced and the others stay.",
     )
-    one.add_argument(
+    add = one.add_argument
+    add(
         "figures",
         nargs="*",
         type=_figure,
         metavar="FIGURE",
         help=f"by default {', '.join(FIGURES)}; only when named: {', '.join(NAMED)}",
     )
-    one.add_argument(
+    add(
         "--quick",
         action="store_true",
         help="fewer random instances, and pictures as PNG alone: a look in a fraction of the time, which leaves some "
         "claims undecided",
     )
-    one.add_argument("--verbose", action="store_true", help="print the claims of each figure, not their count alone")
-    one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
-    one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
-    one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
-    one.add_argument(
+    add("--verbose", action="store_true", help="print the claims of each figure, not their count alone")
+    add("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
+    add("--runs", type=whole(2), help="random instances (default: each figure's own number)")
+    add("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
+    add(
         "--jobs",
         type=whole(1, 10**4),
         help="processes, or threads of a single figure (default: all cores); changes no result",
@@ -87,7 +89,7 @@ def _figure(name: str) -> str:
 
 def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    names = sorted(dict.fromkeys(args.figures or FIGURES), key=lambda name: name not in SLOWEST)
+    names = list(dict.fromkeys(args.figures or FIGURES))
     for extra in EXTRAS:  # raises an error if a package is missing, before any figure is measured
         importlib.import_module(extra)
     from joblib import cpu_count
@@ -103,7 +105,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
             # Each figure is written at once, so that an interruption or a later error loses no figure.
             page = _write(made, args.out)
-            shown = count_verdicts(claim.verdict for claims in made.section.claims.values() for claim in claims)
+            shown = Counter(claim.verdict for claims in made.section.claims.values() for claim in claims)
             with above_bars():
                 print(_said(made, verdicts_line(shown), width, args.verbose), flush=True)
             counts.update(shown)
@@ -129,16 +131,16 @@ def _said(made: Made, counts: str, width: int, verbose: bool) -> str:
 
 def _write(made: Made, out: Path) -> Path:
     """Writes a figure's measured arrays, pictures and claims to files, renews the page, and returns its path."""
-    section, page, entries = made.section, out / "index.html", out / "claims.json"
+    section, page = made.section, out / "index.html"
     with replacing(out / f"{section.name}.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **made.results)
     (out / f"{section.name}.svg").unlink(missing_ok=True)  # remove the picture of an older report
     for suffix, picture in made.pictures.items():
         with replacing(out / f"{section.name}{suffix}") as file:
             file.write(picture)
-    write_claims(entries, section.name, section.claims)
-    summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
-    write_page(page, PAGE_TITLE, f"{summary}.\n\n{PAGE_TEXT}", [section], (*FIGURES, *NAMED), CHANCE_TEXT)
+    entries = write_claims(out / "claims.json", section.name, section.claims)
+    summary = verdicts_line(Counter(entry["verdict"] for entry in entries))
+    write_page(page, PAGE_TITLE, f"{summary}.\n\n{PAGE_TEXT}", section, (*FIGURES, *NAMED), FINE_TEXT)
     return page
 
 
@@ -162,19 +164,18 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
         warnings.simplefilter("ignore", ConvergenceWarning)  # workers do not have main()'s filter of warnings
-        results = measure(figure, runs, args.seed, threads)
+        results = measure(name, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}
     proofs, missing = answers.claims()
     seconds = time.perf_counter() - begin
     title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO removes docstrings
-    machine = f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}"
     fine = (
-        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {machine}, "
-        f"NumPy {np.__version__}; {datetime.date.today():%-d %B %Y}, attsvm {__version__}.  "
+        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on "
+        f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, "
+        f"NumPy {np.__version__}; {time.strftime('%-d %B %Y')}, attsvm {__version__}.  "
         f"All numbers that were measured: {name}.npz."
     )
     text += f"\n\nSource: {figure.PAPER.format_map(vars(papers))}."
-    title, caption = (" ".join(words.split()) for words in (title.rstrip("."), figure.CAPTION))
-    section = Section(name, title, text, {f"{name}.png": caption}, figure.claims(results) | proofs, fine)
+    section = Section(name, title.rstrip("."), text, figure.CAPTION, figure.claims(results) | proofs, fine)
     return Made(section, results, pictures, missing, seconds)

@@ -13,11 +13,6 @@ from typing import Any, NamedTuple
 from ..claims import VERDICTS, Claim
 from ..common.storage import replacing
 
-RULE = (
-    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about "
-    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when "
-    "the whole interval lies outside, and is undecided when it straddles or there are too few runs.\n\n"
-)
 STYLE = """
 :root { --ink: #222; --paper: #fff; --pale: #5c5c5c; --line: #ddd; --good: #00694d; --bad: #b3261e; --open: #7a5200 }
 @media (prefers-color-scheme: dark) {
@@ -53,16 +48,15 @@ summary { cursor: pointer; color: var(--pale) }
 }
 """
 SECTION = """
-<section id="{{ s.name }}"{% for verdict, count in counts.items() %} data-{{ verdict }}="{{ count }}"{% endfor %}>
+<section id="{{ s.name }}" data-holds="{{ counts.holds }}" data-fails="{{ counts.fails }}"
+ data-undecided="{{ counts.undecided }}">
 <h2>{{ s.title }}</h2>
 {% for part in s.text | paragraphs %}
-<p>{{ part }}</p>
+<p>{{ part | safe }}</p>
 {% endfor %}
-{% for picture, caption in s.pictures.items() %}
-<figure><a class="wide" href="{{ picture }}"><img src="{{ picture }}" alt="{{ caption }}"></a>
-<figcaption>{{ caption | code }}{% if picture in drawn %} <a href="{{ drawn[picture] }}">SVG</a>{% endif %}</figcaption>
+<figure><a class="wide" href="{{ s.name }}.png"><img src="{{ s.name }}.png" alt="{{ s.caption }}"></a>
+<figcaption>{{ s.caption | code | safe }}{% if drawn %} <a href="{{ s.name }}.svg">SVG</a>{% endif %}</figcaption>
 </figure>
-{% endfor %}
 {% macro claims_table(entries) %}
 <table class="claims">
 <tr class="head"><th>claim</th><th>expected</th><th>measured</th><th>verdict</th></tr>
@@ -82,7 +76,7 @@ SECTION = """
 {% endif %}
 {% endif %}
 {% for part in s.fine | paragraphs %}
-<p class="fine">{{ part }}</p>
+<p class="fine">{{ part | safe }}</p>
 {% endfor %}
 </section>
 """
@@ -91,59 +85,62 @@ PAGE = """<!doctype html>
 <title>{{ title }}</title><style>{{ style }}</style></head><body>
 <h1>{{ title }}</h1>
 {% for part in text | paragraphs %}
-<p>{{ part }}</p>
+<p>{{ part | safe }}</p>
 {% endfor %}
 {% if cards | length > 1 %}
 <nav>
 {% for card in cards %}
-<a href="#{{ card.name }}">{% if card.picture %}<img src="{{ card.picture }}" alt="" loading="lazy">{% endif %}
-{{ card.title }}{% if card.worst %}<small class="{{ card.worst }}">{{ card.counts }}</small>{% endif %}</a>
+<a href="#{{ card.name | safe }}"><img src="{{ card.name | safe }}.png" alt="" loading="lazy">
+{{ card.title | safe }}{% if card.worst %}<small class="{{ card.worst }}">{{ card.counts }}</small>{% endif %}</a>
 {% endfor %}
 </nav>
 {% endif %}
-{{ sections | join("\n") }}
+{% for section in sections %}
+{{ section | safe }}
+{% endfor %}
 {% for part in fine | paragraphs %}
-<p class="fine">{{ part }}</p>
+<p class="fine">{{ part | safe }}</p>
 {% endfor %}
 </body></html>
 """
+# The beginning of a section: its name, its numbers of claims in the order of VERDICTS, and its title.
+HEAD = r'(?s)<section id="([^"]*)" data-holds="(\d+)" data-fails="(\d+)"\s+data-undecided="(\d+)">\s*<h2>(.*?)</h2>'
 OPEN = 3  # number of claims of a section that are shown unfolded, or more if more claims failed
 
 
 class Section(NamedTuple):
-    """A section of the page: title, text, pictures with their captions, and claims, in this order.
+    """A section of the page: title, text, picture with its caption, and claims, in this order.
 
-    ``name`` identifies the section; a section of an existing page with the same name is replaced.  ``text`` holds
-    paragraphs, with an empty line between them.  ``pictures`` maps paths, relative to the page, to captions, which are
-    also the alternative texts.  If a picture is there as .svg too, the caption links to it.  ``fine`` is small print at
-    the end.
+    ``name`` identifies the section; it replaces the section of this name in an existing page.  ``text`` holds
+    paragraphs, with an empty line between them.  The picture is ``{name}.png`` beside the page; if there is a
+    ``{name}.svg`` too, the caption links to it.  The caption is also the alternative text of the picture.  ``fine`` is
+    small print at the end.
     """
 
     name: str
     title: str
-    text: str = ""
-    pictures: Mapping[str, str] = {}
-    claims: Mapping[str, Sequence[Claim]] = {}
-    fine: str = ""
+    text: str
+    caption: str
+    claims: Mapping[str, Sequence[Claim]]
+    fine: str
 
 
-def write_page(
-    path: Path, title: str, text: str, sections: Iterable[Section], keep: Sequence[str] | None = None, fine: str = ""
-) -> None:
-    """Writes the page: sections, a table of contents if there are several, and ``fine`` in small print.
+def write_page(path: Path, title: str, text: str, section: Section, order: Iterable[str], fine: str) -> None:
+    """Writes a section into the page, with a table of contents if there are several sections, and ``fine`` in small
+    print.
 
-    ``keep`` lists names in the order of the page.  If it is given, sections of an existing page stay if their names are
-    in the list and no new section replaces them.
+    ``order`` lists the names of sections in the order of the page.  Sections of an existing page stay if their names
+    are in the list.
     """
-    parts = {} if keep is None else _present(path)
-    parts |= {section.name: _section(section, path.parent) for section in sections}
-    order = [parts[name] for name in keep or parts if name in parts]
-    if any('<table class="claims">' in part for part in order):
-        fine = RULE + fine
-    cards = list(map(_card, order))
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    parts = {found[1]: found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', page)}
+    parts[section.name] = _section(section, path.parent)
+    sections = [parts[name] for name in order if name in parts]
     with replacing(path, "w") as file:
         file.write(
-            _filled(PAGE, title=title, text=text, fine=fine, style=STYLE, cards=cards, sections=map(_safe, order))
+            _filled(
+                PAGE, title=title, text=text, fine=fine, style=STYLE, cards=[*map(_card, sections)], sections=sections
+            )
         )
 
 
@@ -155,75 +152,57 @@ def _filled(template: str, **words: Any) -> str:
     return environment.from_string(template).render(words)
 
 
-def _safe(text: str) -> Any:
-    """Marks text as HTML, which templates do not escape."""
-    from markupsafe import Markup  # a dependency of Jinja
-
-    return Markup(text)
-
-
-def _code(text: str) -> Any:
+def _code(text: str) -> str:
     """HTML of a text, in which double backticks enclose code, as in docstrings."""
-    return _safe(re.sub("``(.+?)``", r"<code>\1</code>", html.escape(text)))
+    return re.sub("``(.+?)``", r"<code>\1</code>", html.escape(text))
 
 
-def _paragraphs(text: str) -> Iterator[Any]:
+def _paragraphs(text: str) -> Iterator[str]:
     return (_code(part) for part in map(str.strip, text.split("\n\n")) if part)
 
 
 def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
-    counts = count_verdicts(claim.verdict for _, claim in claims)
+    counts = Counter(claim.verdict for _, claim in claims)
     # The page shows all failed claims unfolded, then other claims from the first on, until OPEN claims are shown.
     first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     shown, folded = ([entry for entry in claims if (entry in first) == there] for there in (True, False))
-    summary = verdicts_line(count_verdicts(claim.verdict for _, claim in folded))
-    drawn = {
-        picture: svg for picture in section.pictures if (folder / (svg := Path(picture).with_suffix(".svg"))).exists()
-    }
-    return _filled(SECTION, s=section, counts=counts, shown=shown, folded=folded, folded_counts=summary, drawn=drawn)
-
-
-def _present(path: Path) -> dict[str, str]:
-    """The HTML of the sections of an existing page, by name."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {html.unescape(found[1]): found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', text)}
+    return _filled(
+        SECTION,
+        s=section,
+        counts=counts,
+        shown=shown,
+        folded=folded,
+        folded_counts=verdicts_line(Counter(claim.verdict for _, claim in folded)),
+        drawn=(folder / f"{section.name}.svg").exists(),
+    )
 
 
 def _card(part: str) -> dict[str, Any]:
-    """The entry of a section in the table of contents, read from its HTML: title, first picture, counts of verdicts."""
-
-    def first(pattern: str) -> Any:
-        return (found := re.search(pattern, part)) and _safe(found[1])
-
-    counts = {verdict: int(first(f'data-{verdict}="(\\d+)"')) for verdict in VERDICTS}
-    return {
-        "name": first('id="([^"]*)"'),
-        "title": first("(?s)<h2>(.*?)</h2>"),
-        "picture": first('<img src="([^"]*)"'),
-        "worst": next(filter(counts.get, ("fails", "undecided", "holds")), None),
-        "counts": verdicts_line(counts),
-    }
-
-
-def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
-    """The number of claims that hold, fail and are undecided."""
-    return dict.fromkeys(VERDICTS, 0) | Counter(verdicts)
+    """The entry of a section in the table of contents, read from its HTML: name, title, counts of verdicts."""
+    name, *numbers, title = re.findall(HEAD, part)[0]
+    counts = dict(zip(VERDICTS, map(int, numbers), strict=True))
+    worst = next(filter(counts.get, ("fails", "undecided", "holds")), None)
+    return {"name": name, "title": title, "worst": worst, "counts": verdicts_line(counts)}
 
 
 def verdicts_line(counts: Mapping[str, int]) -> str:
-    """The counts of verdicts as text, such as "12 claims: 11 hold, 0 fail, 1 undecided"."""
-    words = "{holds} hold, {fails} fail, {undecided} undecided".format_map(counts)
-    return f"{sum(counts.values())} claims: {words}"
+    """The numbers of claims by verdict as text, such as "12 claims: 11 hold, 0 fail, 1 undecided"."""
+    return (
+        f"{sum(counts.values())} claims: "
+        f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} undecided"
+    )
 
 
-def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
+def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> list[dict[str, Any]]:
     """Writes a figure's claims into ``claims.json`` in place of its former entries; other figures' entries stay.
+    Returns all entries.
 
     An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
     verdict.
     """
-    entries = [entry for entry in read_claims(path) if entry["figure"] != figure]
+    present = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    entries = [entry for entry in present if entry["figure"] != figure]
     numbers = ("low", "high", "measured", "measured_low", "measured_high", "runs", "verdict")
     entries += [
         {"figure": figure, "claim": f"{heading}: {claim.text}"} | {name: getattr(claim, name) for name in numbers}
@@ -233,8 +212,4 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
     entries.sort(key=lambda entry: entry["figure"])  # sorted, since figures are finished in any order
     with replacing(path, "w") as file:
         file.write(json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def read_claims(path: Path) -> list[dict[str, Any]]:
-    """The entries of ``claims.json``; none if there is no such file."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return entries

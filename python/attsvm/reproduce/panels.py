@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +47,6 @@ def picture(
     """
 
     def drawn_by(draw: Any) -> Any:
-        @functools.wraps(draw)
         def plot(results: Any) -> Figure:
             figure = Figure(figsize=size, layout=layout)
             with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):

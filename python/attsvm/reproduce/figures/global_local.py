@@ -74,8 +74,7 @@ def claims(results):
         ],
         "All tokens are support, Frobenius: of 1,000 independent draws": [
             share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
-            for (size, d), value in SUPPORT.items()
-            if size == SIZES[0]
+            for d, value in SUPPORT[SIZES[0]].items()
         ],
         "Against the definitions, in NumPy": [
             none("draws whose local optimality or support differ", results["differ"])

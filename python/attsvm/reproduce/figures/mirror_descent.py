@@ -13,7 +13,8 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import D, N, T, apart, certificate, log_spaced, mirror_descend, sequences_of, sphere_problem, svm_of
+from ..problems import D, N, T, sphere_problem, svm_of
+from ..textbook import apart, certificate, mirror_descend, sequences_of
 
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
@@ -69,8 +70,7 @@ def descent(problem, W, p, steps, **how):
 def records(p):
     """Returns the steps at which a run with exponent p is recorded: POINTS steps from 0 to the end, closer together at
     the start."""
-    steps = log_spaced(1, STEPS[p], 200, np.round)
-    return np.append(0, steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)])
+    return (STEPS[p] * np.linspace(0, 1, POINTS) ** 2).round().astype(int)
 
 
 def divergence(A, B, p):
@@ -124,9 +124,10 @@ def claims(results):
 def plot(results, *axes):
     """Draws a panel for each p: the divergence of W from the SVMs of least l1.75, l2 and l3 norm along training."""
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
-    for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
-        for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
-            line, label = "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
+    for i, p in enumerate(STEPS):
+        ax = axes[i]
+        for j, q in enumerate(STEPS):
+            color, line, label = PALETTE[j], "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
             ax.plot(records(p), own[i, j], color=color, linestyle=line, label=label)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)

@@ -10,13 +10,15 @@ selected itself, which is mostly another SVM than the one of the graph (fourth p
 """
 
 import numpy as np
+from scipy.linalg import orth
 
 from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.answers import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import correlations, draws, linear_layer, rows_within, softmax, tokens_of
+from ..panels import finish, medians, picture
+from ..problems import correlations, draws, linear_layer
+from ..textbook import rows_within, softmax, tokens_of
 
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
@@ -88,10 +90,9 @@ def finite_part(found):
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
-    U, sizes, _ = np.linalg.svd(rows_within(data, kept)[0].T, full_matrices=False)
     problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), "log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS)
-    return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
+    return orth(rows_within(data, kept)[0].T, 1e-9), trained.W, float(np.exp(trained.log_grad_norm[-1]))
 
 
 def local(sequences, labels, E, start, W_svm):
@@ -153,8 +154,8 @@ def plot(results, graph, direction, finite, other):
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
-    medians(steps, results["finite"], "inside: distance from W_fin", finite, color=GREEN)
-    medians(steps, results["outside"], "attention outside the component", finite, color=ORANGE)
+    medians(steps, results["finite"], "inside: distance from W_fin", finite)
+    medians(steps, results["outside"], "attention outside the component", finite)
     finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
     medians(late, 1 - results["local own"], "SVM of its own tokens", other)
     medians(late, 1 - results["local graph"], "SVM of the graph", other)

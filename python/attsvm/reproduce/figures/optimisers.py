@@ -13,13 +13,16 @@ panel shows Adam between these two ends.  Weight decay, and sign and spectral st
 explained.
 """
 
+import functools
+
 import numpy as np
 
 from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
-from ...theory import margin_share
+from ...common.norms import size
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import D, N, T, certificate, columns, log_spaced, slope, sphere_problem, svm_of
+from ..problems import D, N, T, columns, flat, log_spaced, sphere_problem, svm_of
+from ..textbook import certificate, slope
 
 STEPS = 8000
 RECORDS = log_spaced(10, STEPS, 18, np.round)
@@ -39,19 +42,17 @@ OWN = {
     "spectral": "spectral",
     "factors": "normalized",
 }
-LONG = {
+# Adam without momentum, and the length of its memory in steps, 1 / (1 - beta_2).
+MEMORY = {"Adam, 0, .9999": 10000, "Adam, 0, .999": 1000, "Adam, 0, .99": 100, "Adam, 0, .9": 10}
+# Rules that divide the gradient by a running mean or sum of its squares; the rules in LONG have a long memory.
+ADAPTIVE = {
     "AdaGrad": "adagrad",
     "Shampoo": "shampoo",
     "Adam, .9, .999": "adam",
-    "Adam, 0, .9999": rules.adam(betas=(0.0, 0.9999)),
-    "Adam, 0, .999": rules.adam(betas=(0.0, 0.999)),
-}
-SHORT = {
-    "Adam, 0, .99": rules.adam(betas=(0.0, 0.99)),
-    "Adam, 0, .9": rules.adam(betas=(0.0, 0.9)),
+    **{name: rules.adam(betas=(0.0, 1 - 1 / steps)) for name, steps in MEMORY.items()},
     "Adam, .9, 0": rules.adam(betas=(0.9, 0.0)),
 }
-MEMORY = {"Adam, 0, .9": 10, "Adam, 0, .99": 100, "Adam, 0, .999": 1000, "Adam, 0, .9999": 10000}  # 1 / (1 - beta_2)
+LONG = [*ADAPTIVE][:5]
 OTHERS = {
     "sign, momentum .9": "sign",
     "sign, weight decay .1": "sign",
@@ -64,7 +65,7 @@ MORE = {
     "sign, momentum .9": {"momentum": 0.9},
     "sign, weight decay .1": {"weight_decay": 0.1},
 }
-RULES = OWN | LONG | SHORT | OTHERS
+RULES = OWN | ADAPTIVE | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 # For a rule in SLOW, it is claimed that in half of the draws no other rule comes nearer to the SVM of its norm.
 # Rules outside SLOW are claimed to be nearest to their norm's SVM in .8 of the draws; no theory compares their speed.
@@ -87,20 +88,17 @@ def experiment(rng):
     rule's own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
     problem = sphere_problem(rng)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
-    shapes = {
-        "shares": (len(RULES), len(NORMS)),
-        "along": (len(OWN), len(RECORDS)),
-        # The axes are the rule, its run or the continuation in a fixed metric, and two measures of W in the metric.
+    rows, own, answers = [], [], []
+
+    @functools.cache  # many runs select the same tokens
+    def solved(norm, *selected):
+        return solve_svm(problem.data, selected, norm)
+
+    for name, rule in RULES.items():
+        # The axes of "metric" are the run or the continuation in a fixed metric, and two measures of W in the metric.
         # The two measures are W's share of the largest margin in the rule's metric, and its correlation with the SVM.
-        "metric": (len(RULES), 2, 2),
-        "goes on": len(RULES),
-        "directions": len(RULES),
-        "directions of the SVM": len(NORMS),
-        "last change": len(OWN),
-    }
-    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
-    runs, answers = {}, []
-    for i, (name, rule) in enumerate(RULES.items()):
+        rows.append(row := {"shares": np.full(len(NORMS), np.nan), "metric": np.full((2, 2), np.nan)})
+        row |= {"goes on": np.nan, "directions": np.nan}
         # 8,000 sign or spectral steps on K and Q raise the median share of the margin only from .97 to .98.
         steps = 2000 if name.endswith("K, Q") else STEPS
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
@@ -109,33 +107,33 @@ def experiment(rng):
             run = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
         except FloatingPointError:  # Adam diverges if it averages gradients over more steps than their squares
             continue
-        runs[i], found["directions"][i] = run, directions(run.W)
+        row["directions"] = directions(run.W)
         if (metric := run.metric) is not None:
             frozen = train(problem, run.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
-            found["goes on"][i] = frozen.norm[0] / run.norm[-1]
+            row["goes on"] = frozen.norm[0] / run.norm[-1]
             for k, end in enumerate((run, frozen)):
-                answers.append(svm_of(end, metric=metric))
-                reached = margin_share(end.data, end.selected, end.W, metric=metric)[0]
-                found["metric"][i, k] = reached, correlation(end.W, answers[-1].W)
-    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
-        which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
-        for i, norm in enumerate(NORMS):
-            answers.append(solve_svm(problem.data, selected, norm))
-            # the ends of all these runs, and the way of the run whose norm this is
-            way = [*(runs[k].W for k in which), *(runs[i].weights[1:] if i in which else ())]
-            reached = margin_share(problem.data, selected, way, norm)[0]
-            found["shares"][which, i] = reached[: len(which)]
-            if i in which:
-                found["along"][i], found["last change"][i] = reached[len(which) :], last_change(runs[i])
-                found["directions of the SVM"][i] = directions(answers[-1].W)
-    return {**found, "gap": max(certificate(answer)["gap"] for answer in answers)}
+                answers.append(svm := svm_of(end, metric=metric))
+                row["metric"][k] = share_of(end.W, svm), correlation(end.W, svm.W)
+        svms = [solved(norm, *run.selected) for norm in NORMS]
+        answers += svms
+        row["shares"] = [share_of(run.W, svm) for svm in svms]
+        if name in OWN:
+            svm = svms[len(own)]
+            along = [share_of(W, svm) for W in run.weights[1:]]
+            own.append({"along": along, "last change": last_change(run), "directions of the SVM": directions(svm.W)})
+    return flat(rows) | flat(own) | {"gap": max(certificate(answer)["gap"] for answer in answers)}
+
+
+def share_of(W, svm):
+    """Returns the least margin of W, scaled to norm 1, as a share of the largest margin in the norm or metric of an SVM
+    solution; it is at most the true share, since the solution proves an upper bound of the largest margin."""
+    return svm.data.margins(W, svm.selected).min() / size(W, svm.norm) / svm.margin_bound
 
 
 def directions(W):
     """Returns the number of directions that W uses, ``||W||_* / ||W||_2``.  This is the rank of W if all its nonzero
     singular values are equal."""
-    sigma = np.linalg.svd(W, compute_uv=False)
-    return sigma.sum() / sigma[0]
+    return size(W, "nuclear") / size(W, "spectral")
 
 
 def last_change(run):
@@ -148,8 +146,7 @@ def exponent(along):
     """Fits an exponent e to the records of each run and rule such that ``1 - share`` falls like ``step^e``, by least
     squares over the last quarter of the records."""
     last = -len(RECORDS) // 4
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
+    return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
 def claims(results):
@@ -157,10 +154,8 @@ def claims(results):
     observations, except that the SVM solutions have small gaps."""
     shares, metric = (dict(columns(RULES, results[key])) for key in ("shares", "metric"))
     own = results["shares"][:, : len(OWN)]
-    diagonal = np.diagonal(own, axis1=1, axis2=2)
     used, svm_used, spectral = results["directions"], results["directions of the SVM"], shares["spectral on K, Q"]
-    # a diverged run has no share of the largest margin, and counts against the claim
-    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & np.isfinite(diagonal) for axis in (2, 1))
+    wins, first = (own.argmax(axis=axis) == np.arange(len(OWN)) for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
         "Conjecture: a run is nearer to its own norm's SVM than to any other": [
@@ -175,7 +170,8 @@ def claims(results):
             for title, (name, x) in zip(TITLES, columns(OWN, first), strict=True)
         ],
         f"Share of the largest margin in its own norm after {STEPS:,} steps": [
-            median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for name, x in columns(OWN, diagonal)
+            median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9))
+            for name, x in columns(OWN, np.diagonal(own, axis1=1, axis2=2))
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
             median(f"{name}: exponent", x, -0.75, -0.25)
@@ -250,7 +246,7 @@ def _table(ax, results):
     ax.xaxis.tick_top()
     ax.tick_params(length=0, labelsize=8)
     ax.set(xlabel="margin in this norm", ylabel="rule")
-    for below in (len(OWN), len(OWN) + len(LONG) + len(SHORT)):
+    for below in (len(OWN), len(OWN) + len(ADAPTIVE)):
         ax.axhline(below - 0.5, color="0.2", linewidth=1)
     ax.axvline(len(NORMS) - 0.5, color="0.2", linewidth=1)
     ax.spines[:].set_visible(False)

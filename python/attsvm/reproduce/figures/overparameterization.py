@@ -20,6 +20,7 @@ from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
 from ..panels import DASHED, PALETTE, finish, medians, picture, shares
 from ..problems import ALLOWED, around, ending, flat, sphere_problem, svm_of, to_svm
+from .rank import cells
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SMALL = 4  # number of sequences, and of tokens in each, of the small problems for which all selections are solved
@@ -43,7 +44,7 @@ REFERENCE = {
     (5, 20): (0.4, 0.49, 0.55, 0.67, 0.78),
 }
 SIZES = tuple(REFERENCE)
-SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5), 64): 0.33}
+SUPPORT = {(5, 5): {32: 0.11, 64: 0.62}, (10, 5): {32: 0.004, 64: 0.33}}
 
 
 def experiment(rng):
@@ -80,10 +81,6 @@ def claims(results):
     """Claims that runs end on the best tokens more often if d is larger, less often if n or T is larger, and as often
     as independent runs."""
     best, held = results["global"], results["all support"]
-
-    def at(flags, size, d):
-        return flags[:, SIZES.index(size), DIMENSIONS.index(d)]
-
     falls = (  # the two sizes are counted in SIZES
         ("n = 5 minus n = 10", 0, 1, 8, 0.1),
         ("n = 10 minus n = 20", 1, 2, 8, 0.1),
@@ -104,14 +101,13 @@ def claims(results):
             for text, *sizes, d, low in falls
         ],
         f"... within {ALLOWED} of 1,000 independent runs": [
-            share(f"n = {n}, T = {T}, d = {d} ({value:g})", at(best, (n, T), d), *around(value))
-            for (n, T), row in REFERENCE.items()
-            for d, value in zip(DIMENSIONS, row, strict=True)
+            share(f"{text} ({value:g})", flags, *around(value))
+            for text, flags, _, value in cells(REFERENCE, best, SIZES, DIMENSIONS)
         ],
         "All tokens are support of the optimal ones: of 1,000 independent draws": [
             *(
-                share(f"n = {n}, T = {T}, d = {d} ({value:g})", at(held, (n, T), d), *around(value))
-                for ((n, T), d), value in SUPPORT.items()
+                share(f"{text} ({value:g})", flags, *around(value))
+                for text, flags, _, value in cells(SUPPORT, held, SIZES, DIMENSIONS)
             ),
             share("n = T = 5, d = 128", results["wide"][:, 0], 0.85),
             share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.95),
@@ -130,14 +126,13 @@ def claims(results):
     }
 
 
-@picture((15, 4.6), 3, sharey=True)
+@picture((15, 4.6), 3, sharex=True, sharey=True)
 def plot(results, left, middle, right):
     """Draws how often runs end on the best tokens against d, for several n (left) and for several T (middle).  For
     small problems, draws how often no other selection is locally optimal, and the first step's correlation with the SVM
     (right)."""
-    for ax in (left, middle, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(DIMENSIONS, DIMENSIONS)
+    left.set_xscale("log", base=2)
+    left.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate((left, middle)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)

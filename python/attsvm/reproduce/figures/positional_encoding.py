@@ -34,8 +34,11 @@ def experiment(rng):
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
     Z = unit(rng.standard_normal((N, D)))
     code = unit(sample.positional_encoding(T, D))
-    chosen = sentences[np.arange(N), selected]
-    found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "random": [], "last": []}
+    found = {
+        "copies": ((sentences == sentences[np.arange(N), selected][:, None]).sum(axis=1) > 1).any(),
+        "random": [],
+        "last": [],
+    }
     gaps = [0.0]
     for scale in SCALES:
         X = words[sentences] + scale * code
@@ -67,19 +70,13 @@ def claims(results):
     }  # fmt: skip
 
 
-def medians_of(margins):
-    """Returns, for each length of the code, the median margin over the separable draws, NaN if fewer than half of the
-    draws are separable."""
-    separable = (x[np.isfinite(x)] for x in margins.T)
-    return [np.median(x) if len(x) >= len(margins) / 2 else np.nan for x in separable]
-
-
 @picture((9, 3.8), 2)
 def plot(results, *axes):
     """Draws, against the length of the positional code, the share of draws that are separable (left) and the median of
     their margins (right)."""
     for kind, label in (("random", "random queries"), ("last", "the final word queries")):
-        numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
+        margins = np.ma.masked_invalid(results[kind])  # without a margin where the draw is not separable
+        numbers = 1 - margins.mask.mean(axis=0), np.ma.median(margins, axis=0)
         for ax, values in zip(axes, numbers, strict=True):
             ax.plot(SCALES, values, "o-", label=label, clip_on=False)
     titles = ("Separable", "Margin of those, median"), ("share of the draws", "margin / squared length")

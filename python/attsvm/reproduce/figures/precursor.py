@@ -67,7 +67,7 @@ def once():
     offsets = {
         f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
     }
-    return single() | speeds() | offsets
+    return {kind: single(score) for kind, score in ONE.items()} | speeds() | offsets
 
 
 def problem_of(tokens, loss="logistic"):
@@ -102,21 +102,21 @@ def several(plane):
     }
 
 
-def single():
-    """Trains a prompt from six starts on one sequence of three tokens, for two scores of the third token.  Returns the
-    tokens selected, the paths of the prompt, and its correlations with the SVM solutions of these tokens."""
-    found = {}
-    for kind, score in ONE.items():
-        problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
-        trained = from_starts(problem, 1, 2)
-        solutions = np.array([solve_svm(problem.data, [a]).W for a in (0, 1)])
-        selected = trained.selected[:, 0]
-        found[kind] = {"selected": selected, "paths": trained.weights[..., 0]}
-        # setdefault stores the final directions of the first example only, where all prompts end on the best token
-        found.setdefault("direction", unit(trained.W[..., 0]))
-        found["correlation"] = [*map(correlation, trained.W, solutions[selected])]
-        found["svm values"] = (solutions**2).sum(axis=(1, 2)) / 2
-    return found
+def single(score):
+    """Trains a prompt from six starts on one sequence of three tokens, for a score of the third token.  Returns the
+    tokens selected, the paths of the prompt, its final directions, its correlations with the SVM solutions of the
+    tokens selected, and the SVM values of the first two tokens."""
+    problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
+    trained = from_starts(problem, 1, 2)
+    solutions = np.array([solve_svm(problem.data, [a]).W for a in (0, 1)])
+    selected = trained.selected[:, 0]
+    return {
+        "selected": selected,
+        "paths": trained.weights[..., 0],
+        "direction": unit(trained.W[..., 0]),
+        "correlation": [*map(correlation, trained.W, solutions[selected])],
+        "svm values": (solutions**2).sum(axis=(1, 2)) / 2,
+    }
 
 
 def speeds():
@@ -145,18 +145,18 @@ def claims(results):
     """Claims that trained prompts turn to the SVM directions of the theory, on published examples and on random draws.
     Brackets in a claim hold exact or published values."""
     of = {key: values[0] for key, values in results.items()}
-    value, late = of["svm values"], SHOWN[SHOWN >= 50]
+    value, late = of["local svm values"], SHOWN[SHOWN >= 50]
     steps = {"normalised": late, "plain": np.log(late)}
     straight = [np.corrcoef(x, of[f"{name} norm"][-len(x) :])[0, 1] for name, x in steps.items()]
     return {
         "One sequence": [
             exactly("from all six starts the best token is selected", of["global selected"], high=0),
-            exactly("first coordinate of the direction (exact -.121)", of["direction"][:, 0], -0.125, -0.12),
+            exactly("first coordinate of the direction (exact -.121)", of["global direction"][:, 0], -0.125, -0.12),
             exactly("SVM value of the best token (1 / 2.02)", value[0], 0.49504950, 0.49504951),
             exactly("SVM value of the second token (1 / 2)", value[1], 0.5 - 1e-9, 0.5 + 1e-9),
             exactly("worthless third token: starts that select the second one",
                     (of["local selected"] == [0, 0, 0, 0, 1, 1]).all(), 1),
-            exactly("least correlation with the SVM of the own token", of["correlation"], 0.9998),
+            exactly("least correlation with the SVM of the own token", of["local correlation"], 0.9998),
         ],
         "The published draw of three sequences": [
             exactly("SVM value with the score as a coordinate (.31319)", of["score value"], 0.313185, 0.313195),
@@ -200,8 +200,8 @@ def plot(results, left, middle, speed, beside):
 
 
 def draw_paths(ax, kind, score, results):
-    limits = {"xlim": (-4, 7), "ylim": (-2.5, 9), "aspect": "equal"}
-    finish(ax, f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p", **limits)
+    finish(ax, f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p",
+           xlim=(-4, 7), ylim=(-2.5, 9), aspect="equal")  # fmt: skip
     selected = results[f"{kind} selected"][0]
     for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:

@@ -14,8 +14,8 @@ import numpy as np
 from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm, train
 from ...claims import median, none
 from ...theory import decompose, selected_sets, tokens_kept
-from ..panels import BLUE, GREEN, ORANGE, finish, picture
-from ..problems import projection, unit
+from ..panels import finish, picture
+from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
 LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])
@@ -47,7 +47,8 @@ def _at(data, v, scores, lam):
     parts = None if correct.all() else decompose(data, p, found.W, selected=correct)
     return {
         "rule": tokens_kept(scores, lam),
-        "trained": still(before, p).sum(axis=1),
+        # the number of tokens whose probability fell by less than a quarter in the second half of the run
+        "trained": (p > 0.75 * before).sum(axis=1),
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
@@ -60,19 +61,12 @@ def _at(data, v, scores, lam):
     }
 
 
-def still(before, after):
-    """Returns a flag for each probability: whether it has stopped falling, since it fell by less than a quarter in the
-    second half of the run."""
-    return after > 0.75 * before
-
-
 def claims(results):
     """Claims that attention keeps as many tokens as the exact rule says, and that W turns to W_fin + R W_svm.  A run
     counts as one number, the mean or median over its lambdas and queries."""
     rule, trained, left = results["rule"], results["trained"], results["left"]
-    several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
-    kept, right = trained.mean(axis=2), (trained == rule).mean(axis=(1, 2))
-    largest, parts = np.median(left[:, wide], axis=1), np.nanmedian(results["parts"], axis=1)
+    several, wide, kept = LAMBDAS >= 0.1, LAMBDAS >= 0.3, trained.mean(axis=2)
+    right = (trained == rule).mean(axis=(1, 2))
     gained = np.nanmedian((results["general"] - results["one"])[:, wide], axis=1)
     undecided, falling = results["undecided"].mean(axis=(1, 2)), np.where(left > 0, results["decay"], np.nan)
     return {
@@ -86,11 +80,11 @@ def claims(results):
         ],
         "What is left out decays like 1 / step": [
             median("its part left after twice the steps", np.nanmedian(falling[:, several], axis=1), 0.45, 0.6),
-            median("largest probability of a token left out, at the end", largest, 1e-5, 1e-2),
+            median("largest probability of a token left out, at the end", np.median(left[:, wide], axis=1), 1e-5, 1e-2),
             median("part of a draw's queries not decided at 1e-6 and 1e-3", undecided, 0.6, 0.85),
         ],
         "Direction of W": [
-            median("correlation with W_fin + R W_svm", parts, 0.97, 1),
+            median("correlation with W_fin + R W_svm", np.nanmedian(results["parts"], axis=1), 0.97, 1),
             median("lambda >= 0.3: general SVM over one token", gained, 0.35, 0.7),
         ],
     }
@@ -101,14 +95,14 @@ def plot(results, left, right):
     """Draws, against lambda, the number of tokens that attention keeps beside the exact rule (left), and the distances
     of W from three predictions (right)."""
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
-    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
+    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
     kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
-    for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
+    for key, label in kinds.items():
         off = 1 - np.ma.masked_invalid(results[key]).mean(axis=0).filled(np.nan)
         # W is W_fin if every token is kept; the distance from the prediction is then a rounding error.
         off[off < EXACT] = np.nan
-        right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
+        right.plot(LAMBDAS, off, "o-", label=label, markersize=4)
     finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)
     return (

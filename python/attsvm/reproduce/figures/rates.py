@@ -10,21 +10,9 @@ import numpy as np
 
 from ... import train
 from ...claims import exactly, median, share
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import (
-    D,
-    N,
-    T,
-    certificate,
-    correlations,
-    gradient_of,
-    log_spaced,
-    on_best,
-    one_scored,
-    slope,
-    support_margins,
-    svm_of,
-)
+from ..panels import finish, medians, picture
+from ..problems import D, N, T, correlations, log_spaced, on_best, one_scored, svm_of
+from ..textbook import certificate, gradient_of, slope, support_margins
 
 STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
 RULES = {
@@ -47,7 +35,6 @@ def experiment(rng):
     """Trains W by each rule, and measures along training the error of W's direction, the norm of W, and the attention
     to other tokens than the best."""
     problem = one_scored(rng)
-    data, best = problem.data, problem.optimal
     svm = svm_of(problem)
     found = {"gap": certificate(svm)["gap"]}
     for name, how in RULES.items():
@@ -56,7 +43,7 @@ def experiment(rng):
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
             # The least difference of logits, best token minus another token, over all queries and all other tokens.
-            f"{name} lead": [support_margins(data, best, W).min() for W in run.weights[1:]],
+            f"{name} lead": [support_margins(problem.data, problem.optimal, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
     return found | {"plain first": found["plain norm"][0] / np.linalg.norm(gradient_of(problem, np.zeros((D, D))))}
@@ -102,11 +89,11 @@ def claims(results):
 def plot(results, error, norm, attention):
     """Draws along training, for each rule, the error of W's direction (left), the norm of W (middle), and -log of the
     attention to other tokens than the best (right)."""
-    for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
+    for name in RULES:
         errors = results[f"{name} error"]
-        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)
-        medians(RECORD, results[f"{name} norm"], name, norm, color=color)
-        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color=color)
+        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error)
+        medians(RECORD, results[f"{name} norm"], name, norm)
+        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention)
     finish(error, "Error of the direction, and its slope", "step", "||W / ||W|| - SVM / ||SVM|| ||", "xy")
     finish(norm, "Growth of the norm", "step", "norm of W", "xy")
     finish(attention, "Attention on other tokens", "step", "- log of the attention of another token", "xy")

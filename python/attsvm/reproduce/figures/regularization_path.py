@@ -21,7 +21,6 @@ TOL = 1e-6
 MOST = 50_000  # iterations of a point: one of 720 runs needed more than 5,000 at the largest radius
 CAUSAL = 3, 5  # number of sequences in causal problems, and of tokens in each
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
@@ -36,11 +35,10 @@ def experiment(rng):
     problem = sphere_problem(rng)
     solutions = {norm: svm_of(problem, norm) for norm in NORMS}
     found = {}
-    for norm, other in OTHER.items():
+    for norm in NORMS:
         path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL, max_iter=MOST)
         found |= {
-            f"{norm} own": correlations(path.weights, solutions[norm].W),
-            f"{norm} other": correlations(path.weights, solutions[other].W),
+            **{f"{norm} {of}": correlations(path.weights, svm.W) for of, svm in solutions.items()},
             f"{norm} log excess": path.log_excess,
             f"{norm} gap": path.gap,
             f"{norm} by hand": max(frank_wolfe(problem, path, i) for i in np.flatnonzero(MARGINS <= 7)),
@@ -76,17 +74,17 @@ def claims(results):
     """Claims that the minimisers' directions converge to the SVM like 1 / R^2 in the radius R, and that the loss falls
     at the rate of the SVM's margin."""
     groups, late = {}, (MARGINS == 30).argmax()
-    for norm, title in NORMS.items():
-        off = 1 - results[f"{norm} own"]
+    for (norm, title), other in zip(NORMS.items(), reversed(NORMS), strict=True):
+        off = 1 - results[f"{norm} {norm}"]
         slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
-        ratio = off[:, late] / off[:, -1]
+        before, after = off[:, [late, -1]].T
         falls = (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1)
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
-            median("1 - correlation with the SVM, at 30", off[:, late], 0, 0.01),
-            median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
-            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", ratio, 7.5, 12),
+            median("1 - correlation with the SVM, at 30", before, 0, 0.01),
+            median("1 - correlation with the SVM, at 100", after, 0, 0.001),
+            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", before / after, 7.5, 12),
             share("1 - correlation falls from each radius to the next, from 5 on", falls, 0.85),
-            median("correlation with the SVM of the other norm, at 100", results[f"{norm} other"][:, -1], 0.8, 0.9),
+            median("correlation with the SVM of the other norm, at 100", results[f"{norm} {other}"][:, -1], 0.8, 0.9),
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),
             exactly("largest gap, of a tolerance of 1e-6", results[f"{norm} gap"], high=1e-6),
             exactly("gradient in NumPy at margins up to 7: relative gap", results[f"{norm} by hand"], high=2e-6),
@@ -104,9 +102,9 @@ def plot(results, left, right):
     """Draws, against the radius, the minimisers' distances from the SVM directions (left) and their loss above its
     infimum (right)."""
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
-        for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
-            label = f"{title} ball and {NORMS[of]} SVM"
-            band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line)
+        for of, name in NORMS.items():
+            off, line = 1 - results[f"{norm} {of}"], "-" if of == norm else DASHED
+            band(MARGINS, off, f"{title} ball and {name} SVM", left, color=color, linestyle=line)
         band(MARGINS, results[f"{norm} log excess"] / np.log(10), f"{title} ball", right)
     off = 1 - results["causal own"]
     band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":")

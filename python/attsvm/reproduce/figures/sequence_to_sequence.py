@@ -45,7 +45,7 @@ def experiment(rng):
             }
         own = solutions["frobenius"]
         solved = own.status == "optimal"
-        local = float(solved and is_locally_optimal(problem, own))
+        local = solved and is_locally_optimal(problem, own)
         result[mask] = {"solved": solved, "locally optimal": local} | virtual(X, y, v, W, problem, own)
     return result
 
@@ -101,7 +101,7 @@ def plot(results, *axes):
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))
             for norm in norms:
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
-                off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
+                off = 1 - results[f"{mask} {name} {norm}"][:, 1:]
                 medians(SHOWN[1:], off, label, right, **style(trained, norm))
         finish(left, f"{text.capitalize()}: attention of a query", "training step", "largest softmax probability",
                xlim=(0, 600), ylim=(0, 1))  # fmt: skip

@@ -10,17 +10,17 @@ the sets and margins across them (second panel).  It does not turn to the SVM of
 import itertools
 
 import numpy as np
+from scipy.optimize import minimize
 
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
 from ..panels import cumulated, finish, picture
-from ..problems import draws, linear_layer, projection, softmax, to_svm
+from ..problems import draws, linear_layer, to_svm
+from ..textbook import softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-# number of iterations that find a query's best mixture; with 250, stationarity() was 1.5e-6 in one report of 24
-MIXING = 500
 KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
 BAND = 3.0  # It is not clear whether a token is kept if its probability lies between KEPT / BAND and KEPT * BAND.
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
@@ -35,35 +35,37 @@ from a probability of {KEPT:g} on; draws whose mixture has one within a factor o
 every query, are drawn anew."""
 
 
-def slopes(outputs, c, s):
-    """Computes the gradient of ``log softmax(outputs^T s)_c``, the log-probability of class c, in the attention
-    probabilities s (T,)."""
-    return outputs[:, c] - outputs @ softmax(s @ outputs)
+def cost(s, outputs, c):
+    """Computes the log-loss of class c when the tokens, whose outputs are the rows of ``outputs`` (T, C), have the
+    attention probabilities s (T,)."""
+    return -np.log(softmax(s @ outputs)[c])
+
+
+def slopes(s, outputs, c):
+    """Computes the gradient of :func:`cost` in s."""
+    return outputs @ softmax(s @ outputs) - outputs[:, c]
 
 
 def mixture(outputs, c):
-    """Finds the best mixture of T tokens: the probabilities s (T,) that maximise ``log softmax(outputs^T s)_c``, the
-    log-probability of class c, where row t of ``outputs`` (T, C) is the output for token t alone.
-
-    Accelerated projected gradient with restarts; ``||outputs||^2 / 2`` is the smoothness of the log-probability.
-    """
-    step = 2 / np.linalg.norm(outputs, 2) ** 2
-    s = ahead = np.full(len(outputs), 1 / len(outputs))
-    weight = 1.0
-    for _ in range(MIXING):
-        following = projection(ahead + step * slopes(outputs, c, ahead))
-        if (following - s) @ (ahead - following) > 0:  # restart the momentum, since the step lowers the log-probability
-            weight = 1.0
-        grown = (1 + np.sqrt(1 + 4 * weight**2)) / 2
-        s, ahead, weight = following, following + (weight - 1) / grown * (following - s), grown
-    return s
+    """Finds the best mixture of T tokens, the probabilities s (T,) of least cost, by sequential quadratic programming
+    from equal probabilities."""
+    return minimize(
+        cost,
+        np.full(T, 1 / T),
+        (outputs, c),
+        jac=slopes,
+        method="SLSQP",
+        bounds=[(0, 1)] * T,
+        constraints={"type": "eq", "fun": lambda s: s.sum() - 1},
+        tol=1e-15,
+    ).x
 
 
-def stationarity(outputs, c, s):
-    """Measures how far the mixture s is from the best one, by the largest derivative of the log-probability in an entry
-    of s, minus the mean of the derivatives under s."""
-    g = slopes(outputs, c, s)
-    return g.max() - g @ s
+def stationarity(s, outputs, c):
+    """Measures how far the mixture s is from the best one, by the mean of the cost's derivatives under s, minus the
+    least derivative in an entry of s."""
+    g = slopes(s, outputs, c)
+    return g @ s - g.min()
 
 
 def is_clear(s):
@@ -85,23 +87,20 @@ def experiment(rng):
     problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
     trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
-    queries = list(zip(X @ V, classes, best, strict=True))
-    floor = -np.mean([np.log(softmax(s @ outputs)[c]) for outputs, c, s in queries])
+    queries = list(zip(best, X @ V, classes, strict=True))
     attended = p >= KEPT
-    found = {
+    parts = decompose(data, p, trained.W, selected=kept)
+    return {
         "predicted": kept.sum(axis=1),
         "attended": attended.sum(axis=1),
         "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
-        "excess": trained.loss[-1] - floor,
+        "excess": trained.loss[-1] - np.mean([cost(*query) for query in queries]),
         "stationarity": max(stationarity(*query) for query in queries),
-        **dict.fromkeys(KINDS, np.nan),
+        "both": parts.correlation,
+        "svm": correlation(trained.W, parts.W_svm),
+        "one": to_svm(trained.W, solve_svm(data, p.argmax(axis=1))),
     }
-    if not kept.all():
-        parts = decompose(data, p, trained.W, selected=kept)
-        found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = to_svm(trained.W, solve_svm(data, p.argmax(axis=1)))
-    return found
 
 
 def claims(results):

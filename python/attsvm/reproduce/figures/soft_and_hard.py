@@ -12,20 +12,9 @@ import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, median, share
-from ..panels import BLUE, GREEN, ORANGE, band, finish, medians, pairs, picture
-from ..problems import (
-    D,
-    N,
-    T,
-    correlations,
-    descend,
-    flat,
-    linear_layer,
-    side_by_side,
-    softmax,
-    sphere_problem,
-    tokens_of,
-)
+from ..panels import band, finish, medians, pairs, picture
+from ..problems import D, N, T, correlations, flat, linear_layer, sphere_problem
+from ..textbook import descend, side_by_side, softmax, tokens_of
 
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
@@ -77,14 +66,14 @@ def trained(kind, at, W, rngs):
 def measure(problem, weights):
     """Measures one run: the tokens that it selects, the correlations of W with their SVM, and its largest attention
     along training."""
-    data, scores, (X, _), rows = problem.data, problem.scores, tokens_of(problem.data), np.arange(N)
+    data, (X, _), rows = problem.data, tokens_of(problem.data), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
     return {
         "selected": selected,
         "softmax": [data.probabilities(M).max(axis=1).mean() for M in weights],
         "correlation": correlations(weights, solve_svm(data, selected).W),
-        "score": scores[rows, selected].mean(),
+        "score": problem.scores[rows, selected].mean(),
         "best": (selected == problem.optimal).mean(),
         "hard": np.abs(soft - hard).max(),
         "taken": np.abs(hard - X[rows, selected]).max(),
@@ -128,9 +117,9 @@ def claims(results):
 def plot(results, left, middle, right):
     """Draws the largest attention along training (left), 1 - correlation of W with the SVM of its tokens (middle), and
     how often queries select the best token or that of plain training (right)."""
-    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
-        band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
+    for kind, label in KINDS.items():
+        band(SHOWN, results[f"{kind} softmax"], label, left)
+        medians(SHOWN, 1 - results[f"{kind} correlation"], label, middle)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"] for kind in KINDS] for what in ("best", "same"))

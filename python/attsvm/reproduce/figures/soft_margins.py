@@ -12,8 +12,9 @@ from numpy.linalg import norm
 
 from ... import correlation, diagnose, feasible, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import correlations, differences, draws, gradient_of, on_best, sphere_problem, support_margins, svm_of
+from ..panels import finish, medians, picture
+from ..problems import correlations, draws, on_best, sphere_problem, svm_of
+from ..textbook import differences, gradient_of, support_margins
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and dimension in which they always are
@@ -39,20 +40,30 @@ def experiment(rng):
             break
     wide = sphere_problem(rng, N, T, WIDE)
     hard = svm_of(wide).W
-    found = {"farkas": farkas(problem, narrow.certificate), **trained(problem)}
-    for name, of in (("narrow", problem), ("wide", wide)):
-        softened = [svm_of(of, C=cost).W for cost in COSTS]
-        found[name] = {
-            "short": [shortfall(of, W).max() for W in softened],
-            "optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
-            "norm": [norm(W) for W in softened],
-        }
-    found["wide off"] = 1 - correlations(np.array(softened), hard)
     margins = 1 + ASKED[:, None, None] * rng.standard_normal((N, T))
     asked = [svm_of(wide, margins=each) for each in margins]
-    found["asked norm"] = [norm(sol.W) / norm(hard) for sol in asked]
-    found["asked optimality"] = max(map(kkt, [wide] * len(asked), asked, margins))
-    return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
+    return {
+        "farkas": farkas(problem, narrow.certificate),
+        **trained(problem),
+        "narrow": softened(problem, None),
+        "wide": softened(wide, hard),
+        "asked norm": [norm(sol.W) / norm(hard) for sol in asked],
+        "asked optimality": max(map(kkt, [wide] * len(asked), asked, margins)),
+        **first_step(wide),
+        **from_first_step(sphere_problem(rng, *SMALL)),
+    }
+
+
+def softened(problem, hard):
+    """Solves SVMs with a soft margin for every C.  Measures how far their margins fall short of 1, their optimality,
+    the norm of each W, and its distance from the hard margin's W, NaN if ``hard`` is None."""
+    weights = np.array([svm_of(problem, C=cost).W for cost in COSTS])
+    return {
+        "short": [shortfall(problem, W).max() for W in weights],
+        "optimality": max(optimality(problem, W, C) for W, C in zip(weights, COSTS, strict=True)),
+        "norm": [*map(norm, weights)],
+        "off": 1 - correlations(weights, hard),
+    }
 
 
 def _adjoint(problem, dual):
@@ -189,10 +200,10 @@ def claims(results):
 def plot(results, left, right):
     """Draws how far soft margins fall short of 1, against C (left), and the norm of W against the spread of the margins
     that rows ask for (right)."""
-    for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
-        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
-    off = np.maximum(results["wide off"], 1e-17)
-    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, color=GREEN)
+    for name, label in (("narrow", "not separable"), ("wide", "separable")):
+        medians(COSTS, results[f"{name} short"], f"{label}: worst row short of 1", left)
+    off = results["wide off"]
+    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left)
     finish(left, "Soft margin", "C", "distance", "xy")
     medians(ASKED, results["asked norm"], "d = 10", right)
     finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")

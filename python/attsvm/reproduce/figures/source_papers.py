@@ -155,7 +155,7 @@ def segment(rng):
 def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
-    near, best = results["columns: near"], results["columns: best"]
+    best = results["columns: best"]
     trained = results["wrong: trained"]
     _, heads, code = (results["regularisers"] - results["regularisers"][:, :1]).T
     loss, same = results["segment: loss"], results["segment: same"]
@@ -163,7 +163,8 @@ def claims(results):
     up, there = loss.max(axis=1) > loss[:, [0, -1]].max(axis=1) * (1 + 1e-9), np.isfinite(loss[:, 0])
     return {
         "Higher rank helps": [
-            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], low, high)
+            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", results["columns: near"][:, i, j],
+                     low, high)
               for i, d in ((1, 8), (2, 16)) for j, m, low, high in ((0, 1, None, 0.85), (3, d, 0.96, 1))),
             difference("d = 16: the best tokens with 16 columns, less with one", best[:, 2, 3], best[:, 2, 0], 0.0),
         ],
@@ -206,13 +207,11 @@ def plot(results, *axes):
         medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
     rank.set_xticks(range(len(COLUMNS)), COLUMNS)
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
-    ends.scatter(*results["set: b"].T, s=9, color=BLUE)
+    ends.scatter(*results["set: b"].T, s=9)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    looks = {"trained": ("trained", BLUE), "svm": ("its SVM", ORANGE), "coins": ("labels by coin", "0.6")}
-    for key, (label, color) in looks.items():
-        benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
+    for key, label in {"trained": "trained", "svm": "its SVM", "coins": "labels by coin"}.items():
+        benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
-    codes.set_prop_cycle(None)  # Matplotlib's own colours
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")

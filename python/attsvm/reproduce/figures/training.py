@@ -7,8 +7,6 @@ is learnt.  In the first layer W comes closer to the SVM of its own selection th
 in margin.  In the second layer W does not go on turning to it, because the layers below change the problem.
 """
 
-import itertools
-
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -94,14 +92,14 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 
 
 def together(runs, seed):
-    """Trains all runs with each optimiser, and returns the mean measurements of the heads in each layer. Runs are
-    trained one after the other, since PyTorch uses all cores for each."""
-    found = {optimizer: [] for optimizer in OPTIMIZERS}
-    for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
-        _, monitor, loss = learn(optimizer, seed + k)
-        layers = {layer: {column: means(monitor, layer, column) for column in SHOWN} for layer in (0, 1)}
-        found[optimizer].append({"loss": loss} | layers)
-    return found
+    """Trains all runs with each optimiser, one run after the other, since PyTorch uses all cores for each."""
+    return {optimizer: [measured(optimizer, seed + k) for k in range(runs)] for optimizer in OPTIMIZERS}
+
+
+def measured(optimizer, seed):
+    """Trains a GPT, and returns the loss of the last step and the mean measurements of the heads in each layer."""
+    _, monitor, loss = learn(optimizer, seed)
+    return {"loss": loss} | {k: {column: means(monitor, k, column) for column in SHOWN} for k in (0, 1)}
 
 
 def means(monitor, layer, column):
@@ -159,16 +157,16 @@ def plot(results, *axes):
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), row in zip(PANELS.items(), axes, strict=True):
             ax = row[column]
-            kinds = [(name, "", "-")] + [(f"null_{name}", ", random head", ":")] * (f"null_{name}" in SHOWN)
-            for (key, text, line), (layer, color) in itertools.product(kinds, enumerate((BLUE, ORANGE))):
-                values = results[f"{optimizer} {layer} {key}"]
-                seen = np.isfinite(values).all(axis=0)
-                if seen.any():
-                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
-                         marker="o", markersize=3)  # fmt: skip
+            for key, text, line in ((name, "", "-"), (f"null_{name}", ", random head", ":")):
+                for layer, color in enumerate((BLUE, ORANGE)):
+                    values = results.get(f"{optimizer} {layer} {key}", np.empty((1, 0)))
+                    seen = np.isfinite(values).all(axis=0)
+                    if seen.any():
+                        band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
+                             marker="o", markersize=3)  # fmt: skip
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
-            if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
+            if all(len(line.get_xdata()) < 2 for line in ax.lines):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
         axes[0][column].set_title(TITLES[optimizer], loc="left", fontsize=11)
         axes[-1][column].set_xlabel("training step")
