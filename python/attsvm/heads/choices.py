@@ -95,7 +95,8 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     offset = int(offsets[counts.argmax()])
     by_offset = f"offset {offset:+d}" if offset else "the query itself"
     often = Counter(text.words[i][t] for i, _, t in train.tolist() if text.words is not None)
-    nearest = _nearest(head.queries[text.query_rows(test)], head.queries[text.query_rows(train)])
+    points, among = (head.queries[text.query_rows(rows)].astype(np.float64) for rows in (test, train))
+    nearest = ((among**2).sum(axis=1) - 2 * points @ among.T).argmin(axis=1)  # index of a training row
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
     right = []
     for (i, q, selected), x in zip(test.tolist(), copied, strict=True):
@@ -129,9 +130,3 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
             tried += len(unseen)
     found = baselines(head, train, test)
     return list(found)[right.argmax()], found
-
-
-def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Index of the row of ``among`` that is nearest to each of ``points``."""
-    points, among = points.astype(np.float64), among.astype(np.float64)
-    return ((among**2).sum(axis=1) - 2 * points @ among.T).argmin(axis=1)
