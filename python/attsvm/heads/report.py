@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_flag, as_list, check_shapes, check_type
+from ..common.check import as_choice, as_flag, as_list, check_shapes, check_type
 from ..common.result import Result, Table
 from ..theory.random_tokens import capacity
 from .choices import FEW
 from .controls import Null, interval
 from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
-from .table import SHOWN, as_columns, cases_table, curve_table, frame, grid, meaning, stars
+from .table import NAMES, SHOWN, cases_table, curve_table, frame, grid, meaning, stars
 
 MOST = 10  # The table says how many of the MOST heads with the largest damage have too few queries.
 NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
@@ -167,11 +167,10 @@ class HeadReport(Result):
     @property
     def summary(self) -> str:
         """Sentences: how often the head selects, how well the SVM predicts it, and the damage without the head."""
-        what, asking = "the labels" if self.labelled else "its choices", self.head.asking
-        text = f"{self.head.label}: {share_of(self.hard, asking)} of its queries give one token more than "
-        text += f"{100 * self.threshold:g} % of their attention"
+        what, asking, most = "its choices", self.head.asking, f"{100 * self.threshold:g} % of their attention"
+        text = f"{share_of(self.hard, asking)} of its queries give one token more than {most}"
         if self.labelled:  # labels may name a query several times
-            text = f"{self.head.label}: {self.hard:,} labels for {asking:,} queries"
+            what, text = "the labels", f"{self.hard:,} labels for {asking:,} queries"
         if self.few:
             text += f", too few to say anything of {what}"
         else:
@@ -185,7 +184,7 @@ class HeadReport(Result):
             text += f', the rule "{self.rule}" {100 * self.rule_accuracy:.0f} %'
         if math.isfinite(self.damage):
             text += f".  Without the head the output changes by {self.damage:.2g} ({self.metric})"
-        return text + "."
+        return f"{self.head.label}: {text}."
 
     @property
     def support_share(self) -> float:
@@ -246,8 +245,7 @@ class HeadReport(Result):
         return lines
 
     def _tables(self) -> list[Table]:
-        several, some = len(self.curve) > 1, len(self.curve) > 0
-        return [grid([self]), *[curve_table(self)] * several, *[cases_table(self)] * some]
+        return [grid([self]), *[curve_table(self)] * (len(self.curve) > 1), *[cases_table(self)] * bool(self.curve)]
 
     def _meaning(self) -> str:
         return meaning([self])
@@ -344,5 +342,6 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     head  margin
     """
     found = Reports(as_reports(reports))
-    found.shown = as_columns(columns)
+    names = NAMES if columns == "all" else [columns] if isinstance(columns, str) else columns
+    found.shown = [as_choice("columns", name, NAMES) for name in names]
     return f"{found!r}\n\n{found._meaning()}\n" if as_flag("caption", caption) else f"{found!r}\n"

@@ -80,13 +80,12 @@ def measure(
     >>> row["name"], row["hard"], row["status"]
     ('L0H0', 1.0, '')
     """
-    step = as_count("step", step)
-    hard, report, fit = len(hard_queries(head)), None, None
+    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": as_count("step", step)}
+    hard, report = len(hard_queries(head)), None
     if hard >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
-        fit = report.fit
+    fit: Any = report and report.fit
     owners = {"report": report, "fit": fit, "head": head}
-    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": step}
     row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
@@ -100,7 +99,7 @@ def measure(
         row["norm"] = _spread(head)
     if gradients is not None:
         row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
-    if report is None or fit is None:
+    if report is None:
         return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
@@ -123,17 +122,16 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
+    queries = all_queries(head)
+    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
+        deltas[i][query, selected] = 0.0
     low, high = np.nan, np.nan
     if len(rows):
         cases = as_cases(head, rows)
         windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
         found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
-        found[cases.data._begin + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
-    queries = all_queries(head)
-    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
-        deltas[i][query, selected] = 0.0
     every = np.concatenate([delta.ravel() for delta in deltas])
     size = np.abs(every).sum()
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else np.nan
@@ -161,7 +159,7 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
     """Appends rows to the CSV table at ``path``, after the header if the file is new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8", newline="") as file:
-        write_lines(file, _cells(rows) if file.tell() else [COLUMNS, *_cells(rows)])
+        write_lines(file, [COLUMNS] * (file.tell() == 0) + _cells(rows))
         file.flush()
         os.fsync(file.fileno())
 
@@ -203,9 +201,7 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    name = os.fspath(path)  # fspath refuses a number, which open() would take for a file descriptor
-    with open(name, encoding="utf-8", errors="replace", newline="") as file:
-        text = file.read()
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
     # A last line without a line end is dropped, since a monitor is still writing it.
     header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..common.check import as_choice
 from ..common.result import Table
 from .fit import support_of
 from .head import share_of
@@ -34,16 +33,15 @@ class Column(NamedTuple):
 
 
 FALSE_STAR = 0.025  # share of heads without a gain that get a star by chance: one side of a 95 % interval
-INTRODUCTION = (
-    "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
-    "token, the selected one, more than the threshold of its attention, or when a given label names it with a token; "
-    "of all other queries the table says nothing.  The SVM looks for the matrix W that ranks every selected token "
-    "first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  The head's "
-    "own W does so for choices of its own at a threshold of 1/2 or more: read each number beside its control.  In "
-    "brackets: untrained heads on the same tokens with as many queries that count, means of three draws: random ones "
-    "(Gaussian K and Q); and ones of the head's own singular values, whose singular vectors were permuted among "
-    "themselves (-: of a head of rank 1 or 2, which that leaves nearly as it is)."
-)
+INTRODUCTION = """\
+A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one token,
+the selected one, more than the threshold of its attention, or when a given label names it with a token; of all other
+queries the table says nothing.  The SVM looks for the matrix W that ranks every selected token first,
+x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  The head's own W does so
+for choices of its own at a threshold of 1/2 or more: read each number beside its control.  In brackets: untrained heads
+on the same tokens with as many queries that count, means of three draws: random ones (Gaussian K and Q); and ones of
+the head's own singular values, whose singular vectors were permuted among themselves (-: of a head of rank 1 or 2,
+which that leaves nearly as it is)."""
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
     "head": (
@@ -236,13 +234,6 @@ PATHS = {
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
 CASES = 10  # largest number of support tokens in a table
 OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
-
-
-def as_columns(names: Any) -> tuple[str, ...]:
-    """These names of table columns as a checked tuple, where "all" stands for every column."""
-    if names == "all":
-        return NAMES
-    return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
