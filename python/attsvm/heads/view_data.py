@@ -67,17 +67,13 @@ def contents(
         heads.append(_head(report, text, measured))
         cases.append(_cases(own, chosen[text]))
     sizes = [[len(_compact(found)) + 1 for found in own] for own in cases]
-    while count > FEWEST and sum(sum(own[:count]) for own in sizes) > MOST:
-        count -= 1
     order = np.argsort([-report.hard for report in reports], kind="stable")
-    whole = np.cumsum([sum(sizes[k][:count]) for k in order])
+    while (whole := np.cumsum([sum(sizes[k][:count]) for k in order]))[-1] > MOST and count > FEWEST:
+        count -= 1
     kept = np.sort(order[np.append(True, whole[1:] <= MOST)]).tolist()  # the first stays even if it is too long
-    by, known = _importances(reports, measured)
-    page = {
-        "start": int(np.argmax(np.nan_to_num([known[k] for k in kept], nan=-1.0))),
+    page = _map(reports, kept, measured) | {
         "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
         "texts": [{"sentences": found[:count]} for found in texts],
-        "map": _map(reports, kept, by, known, measured),
         "heads": [heads[k] | {"cases": cases[k][:count]} for k in kept],
     }
     return _compact(page), len(reports) - len(kept)
@@ -88,7 +84,7 @@ def on_text(reports: Sequence[HeadReport], heads: Sequence[Head]) -> tuple[list[
 
     ``heads``: the heads on the other text.  The SVM keeps its W, and has no support tokens there.
     """
-    others = {head.name: head for head in reversed(heads)}  # the first, if a head occurs twice
+    others = {head.name: head for head in heads}
     found = [report for report in reports if report.head.name in others]
     if not found:
         raise ValueError("text must hold one of the heads of the reports, got none")
@@ -144,7 +140,7 @@ def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
     if last := PATCH.fullmatch(keys[-1]):
         rows, columns = int(last[1]) + 1, int(last[2]) + 1
         found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
-        return found | ({"image": images[number]} if number < len(images) else {})
+        return found | {"image": images[number] if number < len(images) else None}
     return found | {"title": sequence_text(text, i, 60)}
 
 
@@ -251,33 +247,28 @@ def _name(direction: Direction) -> list[Any]:
     return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
 
 
-def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, list[float]]:
-    """Returns the name of the quantity that the map of heads shows; and its value for each head (nan if not known)."""
-    if measured is not None:
-        known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
-        return f"importance ({measured.metric})", known
-    damages = [report.damage for report in reports]
-    if np.isfinite(damages).any():
-        return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
-    return "accuracy above that of untrained heads", [report.ahead for report in reports]
-
-
-def _map(
-    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: list[float], measured: Faithfulness | None
-) -> dict[str, Any]:
-    """The map of all heads, one cell for each.
+def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness | None) -> dict[str, Any]:
+    """The map of all heads, one cell for each; and the index of the head with which the page starts.
 
     A cell is [layer, number, name, index among the heads on the page or -1, number in thousandths of the largest,
-    whether most hard queries select a sink, description].
+    whether most hard queries select a sink, description].  The number is the head's importance or its damage, if
+    known, and otherwise its accuracy above that of untrained heads.
     """
-    largest = max((size for size in sizes if size > 0), default=1.0)
-    cells = []
-    for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
-        head, level = report.head, round(1000 * size / largest) if size > 0 else 0
-        place = shown.index(k) if k in shown else -1
+    by, sizes = "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+    damages = np.array([report.damage for report in reports])
+    if measured is not None:
+        by, labels = f"importance ({measured.metric})", [report.head.label for report in reports]
+        sizes = np.array([measured.importance(label) if label in measured.labels else math.nan for label in labels])
+    elif np.isfinite(damages).any():
+        by, sizes = f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
+    positive = np.fmax(sizes, 0.0)  # 0 also where the number is not known
+    largest, cells = float(positive.max()) or 1.0, []
+    for k, (report, level) in enumerate(zip(reports, 1000 * positive / largest, strict=True)):
+        head, place = report.head, shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, place, level, report.sinks >= 0.5, said])
-    return {"by": by, "largest": number(largest), "cells": cells}
+        cells.append([head.layer, head.number, head.label, place, round(level), report.sinks >= 0.5, said])
+    start = np.argmax(np.nan_to_num(sizes[shown], nan=-1.0))
+    return {"start": int(start), "map": {"by": by, "largest": number(largest), "cells": cells}}
 
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
