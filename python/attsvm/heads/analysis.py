@@ -258,8 +258,8 @@ def analyze_model(
     middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
     tasks = [(head, options | {"null": bool(null) and k in middle}) for k, head in enumerate(heads)]
     kept = Kept(file, {head.name: digest(head, asked) for head, asked in tasks} if file else {}, "analyze_model")
-    done = {k: HeadReport(head, **kept.found[head.name]) for k, head in enumerate(heads) if head.name in kept.found}
-    missing = [k for k in range(len(heads)) if k not in done]
+    done = [HeadReport(head, **kept.found[head.name]) if head.name in kept.found else None for head in heads]
+    missing = [k for k, report in enumerate(done) if report is None]
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
             each = counted(results, len(missing), "solve", "head", progress)
@@ -267,11 +267,11 @@ def analyze_model(
                 kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]
+        interrupt.partial = Reports(filter(None, done))  # type: ignore[attr-defined]
         raise
-    reports = Reports(done[k] for k in sorted(done))
+    reports = Reports(filter(None, done))
     if null == "layer":
-        of = {heads[k].layer: {"null": done[k].null, "shuffled": done[k].shuffled} for k in middle}
+        of = {heads[k].layer: {"null": reports[k].null, "shuffled": reports[k].shuffled} for k in middle}
         reports = Reports(replace(report, **of[report.head.layer]) for report in reports)
     return reports
 

@@ -102,10 +102,9 @@ def null_head(
     nan for the others.
     """
     K, Q = factors(head, rng)
-    text, unknown = head.text, np.full(len(head.text.start), np.nan)
-    known = Choices(np.full(len(unknown), -1), unknown, unknown.copy())
-    found = replace(head, K=K, Q=Q, given=None, value_norms=None, known=known)
-    choosing = int((text.sizes > 1).sum())
+    text, several = head.text, head.text.sizes > 1
+    known = Choices(np.full(len(several), -1), *np.full((2, len(several)), np.nan))
+    found = replace(head, K=K, Q=Q, given=None, known=known)
     parts: list[Part] = []
     looked, held, steep = 0, 0, 0.0
 
@@ -116,7 +115,7 @@ def null_head(
         """
         part = Part(*map(np.concatenate, zip(*parts, strict=True)))
         counted = ~(drop_sinks & is_sink(head, all_queries(found)[part.at]))
-        wanted = hard * looked / choosing
+        wanted = hard * looked / several.sum()
         wanted += deviations * (math.sqrt(wanted) + 1)
         # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
         low, high = -12.0, 12.0
@@ -143,9 +142,9 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            steep = scaled(3)[0]  # three standard deviations, so that hardly any hard query is dropped
-            parts = [part.hard(steep, threshold) for part in parts]
-            held = sum(len(part.fall) for part in parts)
+            steep, part = scaled(3)  # three standard deviations, so that hardly any hard query is dropped
+            parts = [part.hard(steep, threshold)]
+            held = len(parts[0].fall)
     scale, part = scaled(0)
     known.top[part.at] = part.tops(scale)
     return replace(found, Q=Q * scale)

@@ -149,9 +149,9 @@ class Faithfulness(Result):
             of_head = [f"{self.hard.get(row, '')}", rule if math.isnan(follows) else f"{rule} ({100 * follows:.0f} %)"]
             line = [row, *of_head[: len(of_heads)], f"{self.importance(row):.3g}"]
             for column in SHOWN:
-                mean, *spreads = self._recovered(row, column, None)
-                off = max((x for x in spreads if not math.isnan(x)), default=None)
-                line.append("" if math.isnan(mean) else f"{mean:.2f}" + ("" if off is None else f" ± {off:.2f}"))
+                mean, draws, inputs = self._recovered(row, column, None)
+                off = np.fmax(draws, inputs)
+                line.append("" if math.isnan(mean) else f"{mean:.2f}" + ("" if np.isnan(off) else f" ± {off:.2f}"))
             lines.append(line)
         return ["head", *of_heads, f"importance ({self.metric})", *SHOWN], lines
 

@@ -165,7 +165,7 @@ def support_share(fit: Fit, train: np.ndarray) -> float:
 
 def short(head: Head, rows: np.ndarray) -> bool:
     """Whether the windows of the queries of these rows are short enough to solve their SVM by block ascent."""
-    return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
+    return float((head.window(rows) ** 2.0).sum()) <= PAIRS
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:

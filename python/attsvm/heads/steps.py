@@ -122,16 +122,17 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
-    queries = all_queries(head)
-    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
-        deltas[i][query, selected] = 0.0
     low, high = np.nan, np.nan
     if len(rows):
         cases = as_cases(head, rows)
         windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
         found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
+        found[cases.data._begin + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
+    queries = all_queries(head)
+    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
+        deltas[i][query, selected] = 0.0
     every = np.concatenate([delta.ravel() for delta in deltas])
     size = np.abs(every).sum()
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else np.nan
