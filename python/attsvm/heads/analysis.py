@@ -17,7 +17,7 @@ from ..common.progress import counted
 from ..common.storage import state_of
 from ..common.threads import as_jobs, on_workers
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
-from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
+from .controls import RANK, Factors, Null, gaussian_factors, null_head, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, as_heads, check_head
 from .kept import Kept, digest
@@ -136,12 +136,12 @@ def analyze_head(
     random = gaussian = shuffled = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
-        drawn = random_rows(head, train, rng), random_rows(head, test, rng)
-        random = fit_svm(head, *drawn, C, iterations=ITERATIONS)
+        random = fit_svm(head, random_rows(head, train, rng), random_rows(head, test, rng), C, iterations=ITERATIONS)
         if labels is None:
             wanted = len(rows), threshold, drop_sinks
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
-            if own_rank(head) > FEW_DIRECTIONS:
+            values = head.singular_values
+            if (values > RANK * values[0]).sum() > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
     rule, found = rules[0] if rules else ("", {})
     return HeadReport(
@@ -278,12 +278,12 @@ def analyze_model(
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
     """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
-    found = state_of(analyze_head(head, **options))
+    report = analyze_head(head, **options)
+    for fit in filter(None, (*report.curve, report.nuclear, report.random)):
+        vars(fit)["W"] = None  # a frozen dataclass, but nobody else holds the report
+    found = state_of(report)
     del found["head"]
-    *curve, nuclear, random = (
-        fit and replace(fit, W=None) for fit in (*found["curve"], found["nuclear"], found["random"])
-    )
-    return found | {"curve": curve, "nuclear": nuclear, "random": random}
+    return found
 
 
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:

@@ -61,7 +61,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     recorded queries are used.
     """
     rows = all_queries(head) if len(rows) == 0 else rows
-    rows = rows[(rows[:, 2] >= 0) & (head.window(rows) > 1)][:QUERIES]
+    rows = rows[head.window(rows) > 1][:QUERIES]
     if len(rows) == 0:
         return []
     cases = as_cases(head, rows)

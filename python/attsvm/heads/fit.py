@@ -121,7 +121,7 @@ def fit_svm(
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
         start = None
-        if near is not None:
+        if near:
             start = cases.split(np.bincount(cases.entries(near.rows), near.multipliers, len(cases.tokens)))
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     dual = solution.flat_dual
@@ -151,7 +151,7 @@ def fit_svm(
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
-    if fit is None:
+    if not fit:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / fit.multipliers.sum()
 

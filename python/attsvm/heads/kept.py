@@ -47,7 +47,7 @@ class Kept:
 
     def add(self, name: str, state: dict[str, Any]) -> None:
         self.found[name] = state
-        if self.path is None:
+        if not self.path:
             return
         whole = io.BytesIO()
         save(Record(name, self.wanted[name], state), whole)

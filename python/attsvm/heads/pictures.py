@@ -100,7 +100,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     """
     check_report(report)
     fit, text = report.fit, report.head.text
-    if fit is None:
+    if not fit:
         raise ValueError("report must have queries to draw, got a head without any above its threshold")
     sequence = choose_sequence(report) if sequence is None else as_count("sequence", sequence)
     if sequence >= len(text.lengths):
@@ -136,7 +136,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 @drawing(HeadReport)
 def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
-    if report.fit is None:
+    if not report.fit:
         raise ValueError("report must have an SVM, got a head without queries")
     look = {"marker": "o", "color": BLUE, **line_kw}
     queries = [fit.queries for fit in report.curve]

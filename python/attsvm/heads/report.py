@@ -162,7 +162,7 @@ class HeadReport(Result):
     @property
     def _untrained(self) -> list[float]:
         """For each kind of untrained heads in the report, the mean held-out accuracy of their SVMs."""
-        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
+        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null]
 
     @property
     def summary(self) -> str:
@@ -195,7 +195,7 @@ class HeadReport(Result):
         which therefore selects rightly in it without having seen it.  nan without an SVM, or if no W separates the
         choices.
         """
-        return math.nan if self.fit is None else support_share(self.fit, self.train)
+        return support_share(self.fit, self.train) if self.fit else math.nan
 
     @functools.cached_property
     def capacity(self) -> float:
@@ -206,7 +206,7 @@ class HeadReport(Result):
         nothing, for windows of more tokens than dimensions + 1, or if a window has more than 64 tokens.
         """
         windows, head = self.head.window(self.train), self.head
-        bias = head.given is not None and head.given.bias is not None
+        bias = getattr(head.given, "bias", None) is not None
         # A coordinate that is equal in all tokens, such as that of the biases, is 0 in all differences of tokens.
         dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
         if not len(windows) or windows.max() > min(LONGEST, dk + 1):
@@ -237,7 +237,7 @@ class HeadReport(Result):
 
     def _lines(self) -> list[tuple[str, str]]:
         lines, fit = [("", self.summary)], self.fit
-        if fit is not None and fit.margin > 0:
+        if fit and fit.margin > 0:
             lines += [
                 ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
                 ("own W", f"{fit.learned_margin:.6g}"),

@@ -98,11 +98,11 @@ def measure(
     else:
         row["norm"] = _spread(head)
     if gradients is not None:
-        row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
-    if report is None:
+        row |= of_head(head, gradients, report.train if report else NO_ROWS[:, :3])
+    if not report:
         return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
-    if gradients is not None and report.null is not None:
+    if gradients is not None and report.null:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, hard, head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])

@@ -69,7 +69,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 def _random_margin(report: Any) -> str:
     random = report.random
-    if random is None:
+    if not random:
         return "-"
     if random.status == "infeasible":
         return "none"
@@ -115,7 +115,7 @@ def _gain(report: Any) -> str:
 
 def _nuclear(report: Any) -> str:
     """Accuracy of the nuclear-norm SVM; in brackets, of the Frobenius SVM whose number of queries is closest."""
-    if (nuclear := report.nuclear) is None:
+    if not (nuclear := report.nuclear):
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
@@ -247,7 +247,7 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
     """All numbers of these reports by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
-        for fit in (*report.fits,) or (None,):
+        for fit in report.fits or (None,):
             owners = {"report": report, "fit": fit, "head": report.head}
             for name, path in PATHS.items():
                 for suffix, value in values(owners, path).items():
@@ -264,7 +264,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
-        found = None if found is None else getattr(found, name)
+        found = getattr(found, name, None)
     found = math.nan if found is None else found
     if names[-1].endswith("interval"):
         return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}

@@ -223,10 +223,9 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     direction, and damage without a random direction (None if not known).  "svm" has names and percents of the
     directions of the SVM's W, if the others are those of the head's own W.
     """
-    head, svm = report.head, svm_weights(report)
-    support = ""
-    if report.fit is not None and report.fit.margin > 0:
-        support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+    head, svm, fit, support = report.head, svm_weights(report), report.fit, ""
+    if fit and fit.margin > 0:
+        support = f"  The SVM of {fit.queries} of its queries has {len(fit.rows)} support tokens."
     lost, beside, of = {}, [], svm
     if head.space != "head":  # in the head space the own W is a multiple of the identity: no direction stands out
         known = measured.directions if measured else ()
@@ -256,7 +255,7 @@ def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness
     """
     by, sizes = "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
     damages = np.array([report.damage for report in reports])
-    if measured is not None:
+    if measured:
         by, labels = f"importance ({measured.metric})", [report.head.label for report in reports]
         sizes = np.array([measured.importance(label) if label in measured.labels else math.nan for label in labels])
     elif np.isfinite(damages).any():
@@ -273,7 +272,7 @@ def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
     """A sentence with a head's importance and the shares that substitutes for it recover, or "" if not measured."""
-    if measured is None or label not in measured.labels:
+    if not measured or label not in measured.labels:
         return ""
     parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]
     for column, name in (("SVM", "its SVM"), ("rule", f"the rule “{rule}”"), ("random head", "a random head")):

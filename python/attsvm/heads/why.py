@@ -203,7 +203,7 @@ def why(
     if of == "own":
         svm = svm_weights(report)
         beside = [] if svm is None else _names(report, svm)
-        for lost in () if faithfulness is None else faithfulness.directions:
+        for lost in faithfulness.directions if faithfulness else ():
             if lost.label == head.label and lost.number < len(names):
                 names[lost.number] = str(replace(lost, name=names[lost.number]))
     near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
@@ -220,7 +220,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
     """The fields ``neighbours``, ``likeness``, ``holders``, ``pulls``, ``without``, ``instead`` of a :class:`Why`."""
     fit, none = report.fit, np.empty(0)
-    if fit is None or len(fit.rows) == 0:
+    if not fit or len(fit.rows) == 0:
         return NO_ROWS, none, NO_ROWS[:, 0], none, none, NO_ROWS[:, 0]
     rows = fit.rows
     (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
@@ -251,7 +251,7 @@ def svm_weights(report: HeadReport) -> np.ndarray | None:
     x_rival) z^T`` times their multipliers.
     """
     fit = report.fit
-    if fit is None or fit.status == "infeasible":
+    if not fit or fit.status == "infeasible":
         return None
     if fit.W is not None or len(fit.rows) == 0:
         return fit.W
