@@ -113,8 +113,7 @@ def run(args: argparse.Namespace) -> int:
         print(read)
         print(results_table(reports))
     args.out.mkdir(parents=True, exist_ok=True)
-    layers, numbers = {head.layer for head in heads}, {head.number for head in heads}
-    size = 2 + 0.6 * max(len(numbers), 6), 1.6 + 0.45 * len(layers)
+    size = 2 + 0.6 * max(len({head.number for head in heads}), 6), 1.6 + 0.45 * len({head.layer for head in heads})
     figure = Figure(figsize=size, layout="constrained")
     reports.plot(figure.subplots())
     write_picture(args.out / "heads.png", figure)

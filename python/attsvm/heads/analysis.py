@@ -131,7 +131,7 @@ def analyze_head(
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
         some = train[:nuclear_queries]
-        near = next((fit for fit in curve if fit.queries == len(some) and fit.status == "optimal"), None)
+        near = next((fit for fit in curve if fit.queries == len(some)), None)
         nuclear = fit_svm(head, some, test, norm="nuclear", near=near)
     random = gaussian = shuffled = None
     if null and len(train):

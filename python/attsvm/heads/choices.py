@@ -44,7 +44,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     """
     check_head(head)
     threshold = head.threshold if threshold is None else as_threshold(threshold)
-    rows = all_queries(head)[(np.nan_to_num(head.choices.top) > threshold) & (head.text.sizes > 1)]
+    rows = all_queries(head)[(head.choices.top > threshold) & (head.text.sizes > 1)]
     return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 

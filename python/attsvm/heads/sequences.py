@@ -23,7 +23,7 @@ END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
 
 def printable(word: str) -> str:
     """The word with its control characters escaped, since a terminal would execute them."""
-    return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
 
 
 @storable
@@ -120,9 +120,8 @@ class Text(Mapped):
 
     def find(self, sequence: int) -> int:
         """Index of a sequence among the kept sequences, from its number among all sequences that the model got."""
-        at = np.searchsorted(self.numbers, sequence)
-        if at < len(self.numbers) and self.numbers[at] == sequence:
-            return int(at)
+        if sequence in self.numbers:
+            return int(np.searchsorted(self.numbers, sequence))
         if not 0 <= sequence < self.total:
             raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {sequence}")
         raise LookupError(

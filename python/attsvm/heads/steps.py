@@ -141,7 +141,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Gradient (S, T) of a loss in the logits of a softmax, from its gradient in the probabilities ``prob``."""
-    prob = np.nan_to_num(prob)  # queries that see no token have rows of nan
+    # queries that see no token have rows of nan, which become 0 here
     return np.where(prob > 0, prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True)), 0.0)
 
 

@@ -92,9 +92,9 @@ def _ranks(report: Any) -> str:
     return " / ".join("-" if rank is None else f"{rank}" for rank in ranks)
 
 
-def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
+def _nulls(report: Any, name: str, shown: Callable[[Any], str]) -> str:
     """Text with the numbers of this name for both kinds of untrained heads, or "" if neither kind has such numbers."""
-    found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
+    found = [getattr(null, name, np.nan) for null in (report.null, report.shuffled)]
     texts = [shown(values) if np.isfinite(values).all() else "-" for values in found]
     return "" if texts == ["-", "-"] else "; ".join(texts)
 
@@ -330,7 +330,7 @@ def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     """The text of a sequence with its word pieces joined, cut to ``longest`` characters."""
     if text.words is None:
         return f"{sequence}"
-    words = [printable(word) for word in text.words[sequence]]
+    words = [*map(printable, text.words[sequence])]
     spaced = [f" {word[1:]}" if word[:1] in SPACED else word for word in words]
     joined = " ".join(words).replace(" ##", "") if spaced == words else "".join(spaced).strip()
     return joined if len(joined) <= longest else f"{joined[: longest - 3]}..."

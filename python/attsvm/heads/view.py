@@ -6,6 +6,7 @@ import base64
 import io
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokeniz
 LARGEST = 224  # an image is scaled down until no side has more than this number of pixels
 
 
+@dataclass(frozen=True, repr=False)
 class View:
     """An HTML page that shows itself in a notebook.
 
@@ -36,8 +38,8 @@ class View:
         Number of heads that did not fit on the page.
     """
 
-    def __init__(self, html: str, left_out: int = 0):
-        self.html, self.left_out = html, left_out
+    html: str
+    left_out: int = 0
 
     def __repr__(self) -> str:
         rest = f", {count_heads(self.left_out)} left out" if self.left_out else ""

@@ -103,10 +103,14 @@ class Why(Result):
             (f"{like:+.3f}", f"{i}", *cased(text, i, *tokens))
             for (i, *tokens), like in zip(self.neighbours, self.likeness, strict=True)
         ]
-        held = []
-        for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
-            chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
-            held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
+        held = [
+            (
+                f"{i}", f"{pull:+.4g}", number(margin),
+                "-" if token < 0 else cased(text, self.sequence, self.query, token)[1],
+                sequence_text(text, i) if text.words else "",
+            )
+            for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True)
+        ]  # fmt: skip
         tables: list[Table] = [
             (("direction", "singular value", "share of the margin", "queries → tokens" * any(self.names)), rows),
             (("direction", "own W", "the SVM's W"), both),
