@@ -177,8 +177,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         # This SVM is exact: in an approximate SVM, up to twice as many sequences have a positive multiplier.
         if len(draws) == 1 and short(other, train):
             share = support_share(fit_svm(other, train, near=fit), train)
-    columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
-    return Null(*columns) if draws else None
+    return Null(*map(np.array, (*zip(*draws, strict=True), [share]))) if draws else None
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ the same number of a control.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -65,8 +65,9 @@ class Null:
 
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The queries of these rows, each with a token drawn at random from the tokens that the query sees."""
-    chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
-    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
+    drawn = rows.copy()
+    drawn[:, 2] = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
+    return drawn
 
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +178,7 @@ def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> P
     return Part(at, fall.astype(np.float32), seen.sum(axis=1))
 
 
-def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
+def interval(values: np.ndarray, least: float) -> tuple[float, float]:
     """95 % interval for the mean of a number over random splits into training and test, cut to ``least`` .. 1.
 
     The splits share sequences, so that the variance of their mean is ``1 / k + test / train`` times the variance of one

@@ -114,8 +114,10 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
         thick = 0.3 + 3 * share / max(shares)
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == sequence]:
-        look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (1, selected), (0, query), arrowprops=look)
+        ax.annotate(
+            "", (1, selected), (0, query),
+            arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
     held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
     write = functools.partial(ax.text, va="center", fontsize=9)
     for query, word in enumerate(text.query_names(sequence, range(queries))):
@@ -138,11 +140,10 @@ def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
     if not report.fit:
         raise ValueError("report must have an SVM, got a head without queries")
-    look = {"marker": "o", "color": BLUE, **line_kw}
     queries = [fit.queries for fit in report.curve]
     for label, name, line in (("accuracy", "accuracy", "-"), ("correlation of logits", "score_correlation", ":")):
         numbers = [getattr(fit, name) for fit in report.curve]
-        ax.plot(queries, numbers, **{"label": label, **look, "linestyle": line})
+        ax.plot(queries, numbers, **{"label": label, "marker": "o", "color": BLUE, **line_kw, "linestyle": line})
     if report.rule:
         ax.axhline(report.rule_accuracy, color="0.5", linewidth=0.8, label=report.rule)
     ax.set(xlabel="training queries", ylabel="on unseen sequences", title=report.head.label)

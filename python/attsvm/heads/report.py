@@ -255,8 +255,9 @@ class HeadReport(Result):
 
     def _values(self) -> dict[str, Any]:
         head = self.head
-        place = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
-        return place | super()._values()
+        return {
+            "name": head.label, "layer": head.layer, "head": head.number, "space": head.space, **super()._values()
+        }  # fmt: skip
 
 
 def check_report(report: Any) -> None:

@@ -264,8 +264,10 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             for number in np.unique(head[layer == k]):
                 own = (layer == k) & (head == number)
                 named = None if number > head[layer == k].min() else f"layer {k}"
-                look = {"linewidth": 1.2, "marker": "o", "markersize": 2.5, "alpha": 0.8, "label": named}
-                ax.plot(step[own], columns[column][own], color=color, **look)
+                ax.plot(
+                    step[own], columns[column][own], color=color, linewidth=1.2, marker="o", markersize=2.5, alpha=0.8,
+                    label=named,
+                )  # fmt: skip
         control = f"null_{column}"  # of the random heads
         for k, color in colored if control in columns else ():
             known = (layer == k) & np.isfinite(columns[control])

@@ -24,7 +24,7 @@ from .fit import NO_ROWS, support_of
 from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
-from .table import SPACES, number, sequence_text
+from .table import SPACES, sequence_text
 from .why import svm_weights
 
 MOST = 4_000_000  # largest number of characters of the page's JSON, which a phone can open and a notebook can hold
@@ -139,8 +139,10 @@ def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
         return found | {"kind": "Sequence", "title": given}
     if last := PATCH.fullmatch(keys[-1]):
         rows, columns = int(last[1]) + 1, int(last[2]) + 1
-        found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
-        return found | {"image": images[number] if number < len(images) else None}
+        return found | {
+            "kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns,
+            "image": images[number] if number < len(images) else None,
+        }  # fmt: skip
     return found | {"title": sequence_text(text, i, 60)}
 
 
@@ -267,7 +269,7 @@ def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness
         said = report.summary + _recovered(head.label, measured)
         cells.append([head.layer, head.number, head.label, place, round(level), report.sinks >= 0.5, said])
     start = np.argmax(np.nan_to_num(sizes[shown], nan=-1.0))
-    return {"start": int(start), "map": {"by": by, "largest": number(largest), "cells": cells}}
+    return {"start": int(start), "map": {"by": by, "largest": f"{largest:.3f}", "cells": cells}}
 
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
@@ -277,5 +279,6 @@ def _recovered(label: str, measured: Faithfulness | None) -> str:
     parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]
     for column, name in (("SVM", "its SVM"), ("rule", f"the rule “{rule}”"), ("random head", "a random head")):
         part = measured.recovered(label, column)
-        parts += [] if math.isnan(part) else [f"{name} recovers {100 * part:.0f} %"]
+        if math.isfinite(part):
+            parts.append(f"{name} recovers {100 * part:.0f} %")
     return ", ".join(parts) + "."
