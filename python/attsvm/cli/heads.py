@@ -118,8 +118,7 @@ def run(args: argparse.Namespace) -> int:
     reports.plot(figure.subplots())
     write_picture(args.out / "heads.png", figure)
     write_table(args.out / "heads.csv", list(columns), zip(*columns.values(), strict=True))
-    title = "/".join(Path(args.model).resolve().parts[-2:])
-    view(reports, title=title, progress=True).save(args.out / "heads.html")
+    view(reports, title="/".join(args.model.resolve().parts[-2:]), progress=True).save(args.out / "heads.html")
     if not args.json:
         print(f"wrote heads.html, heads.csv, heads.png to {args.out} in {time.perf_counter() - begin:.1f} s")
     return 0
@@ -156,8 +155,9 @@ def _reader() -> Any:
 
         from ..torch import pretrained
     except ImportError as error:
-        words = f"reading a model needs PyTorch and transformers ({error}): pip install torch transformers"
-        raise UsageError(words) from None
+        raise UsageError(
+            f"reading a model needs PyTorch and transformers ({error}): pip install torch transformers"
+        ) from None
     return pretrained
 
 

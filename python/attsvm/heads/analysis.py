@@ -143,11 +143,11 @@ def analyze_head(
             values = head.singular_values
             if (values > RANK * values[0]).sum() > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
-    rule, found = rules[0] if rules else ("", {})
+    (rule, found), parked = rules[0] if rules else ("", {}), rows[is_sink(head, rows)]
     return HeadReport(
-        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, found, rule,
-        curve, nuclear, random, gaussian, shuffled, np.array(accuracies),
-        np.array([right[best] for best, right in rules]), sink_value(head, rows), labelled=labels is not None,
+        head, threshold, len(rows), len(parked) / max(len(rows), 1), train, test, found, rule, curve, nuclear, random,
+        gaussian, shuffled, np.array(accuracies), np.array([right[best] for best, right in rules]),
+        sink_value(head, parked), labelled=labels is not None,
     )  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def analyze_model(
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
     """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
     report = analyze_head(head, **options)
-    for fit in filter(None, (*report.curve, report.nuclear, report.random)):
+    for fit in filter(None, (*report.fits, report.random)):
         vars(fit)["W"] = None  # a frozen dataclass, but nobody else holds the report
     found = state_of(report)
     del found["head"]

@@ -58,13 +58,12 @@ def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
     return (rows[:, 2] == 0) | np.isin(head.text.names(rows[:, 0], rows[:, 2]), ENDS)
 
 
-def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean value length of selected sinks (first and end tokens), over the mean value length in their sequences.
+def sink_value(head: Head, parked: np.ndarray) -> float:
+    """Mean value length of the sinks that these rows select, over the mean value length in their sequences.
 
     If this ratio is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is
     near 1, each such query adds the same vector.
     """
-    parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
         return np.nan
     text = head.text

@@ -147,11 +147,11 @@ class Head(Mapped):
         return f"layer {self.layer} head {self.number}"
 
     def __repr__(self) -> str:
-        text = self.text
-        place = f"layer {self.layer}" + (f" ({self.module})" if self.module else "")
-        space = f"{self.space} space of {text.keys.shape[1]}"
-        size = f"{len(text.lengths)} sequences, {len(text.keys)} tokens"
-        begin = f"<attsvm head {self.number} of {place}: {space}, {size}"
+        module = f" ({self.module})" if self.module else ""
+        begin = (
+            f"<attsvm head {self.number} of layer {self.layer}{module}: {self.space} space of {self.keys.shape[1]}, "
+            f"{len(self.text.lengths)} sequences, {self.tokens} tokens"
+        )
         if self.known is None and "choices" not in self.__dict__:
             return begin + ">"
         return f"{begin}, {share_of((self.choices.top > self.threshold).sum(), self.asking)} queries hard>"

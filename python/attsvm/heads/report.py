@@ -100,7 +100,7 @@ class HeadReport(Result):
     @property
     def fits(self) -> list[Fit]:
         """All SVMs of the head's choices: the SVMs of the curve and the nuclear-norm SVM."""
-        return [*self.curve, *([self.nuclear] if self.nuclear else [])]
+        return list(filter(None, (*self.curve, self.nuclear)))
 
     @property
     def sink_kind(self) -> str:
@@ -290,8 +290,10 @@ class Reports(Result, ByName):
         known = [report for report in self if math.isfinite(report.damage)]
         most = sorted(known, key=lambda report: -report.damage)[:MOST]
         if few:
-            left = f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: "
-            lines.append(left + ", ".join(few) + ".")
+            lines.append(
+                f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: "
+                f"{', '.join(few)}."
+            )
             if known:
                 unsaid = sum(report.few for report in most)
                 lines[-1] += f"  They include {unsaid} of the {len(most)} whose removal changes the output most."

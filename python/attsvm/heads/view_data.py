@@ -118,10 +118,10 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """
     text = reports[0].head.text
 
-    def total(of: Any) -> Any:
-        return sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in map(of, reports))
-
-    held, tests, hard = map(total, (lambda r: support_of(r.fit), lambda r: (r.test, None), lambda r: (r.train, None)))
+    held, tests, hard = (  # sums over the heads, for each sequence
+        np.array(sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in parts))
+        for parts in zip(*((support_of(r.fit), (r.test, None), (r.train, None)) for r in reports), strict=True)
+    )
     unreadable = np.isin(text.lengths, READABLE, invert=True)
     first, unseen = (np.lexsort((text.lengths, -hard, -score, unreadable)).tolist() for score in (held, tests))
     chosen = first[: most - most // 4]
