@@ -130,7 +130,7 @@ def null_head(
         # An empty block for a sequence without queries: the random order of the blocks depends on their number.
         blocks += [(i, first, first + rows) for first in range(0, max(S, 1), rows)]
     for block in rng.permutation(blocks):
-        part = _falls(found, known.selected, *block)
+        part = _falls(found, *block)
         looked += len(part.at)
         parts.append(part.hard(steep, threshold) if steep else part)
         held += len(parts[-1].fall)
@@ -162,8 +162,8 @@ class Part(NamedTuple):
         return Part(self.at[hard], self.fall[np.repeat(hard, self.sizes)], self.sizes[hard])
 
 
-def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> Part:
-    """The queries of a block that see several tokens.  The tokens that they select are written into ``selected``."""
+def _falls(head: Head, i: int, first: int, last: int) -> Part:
+    """The queries of a block that see several tokens.  The tokens that they select are written into the choices."""
     text = head.text
     seen = text.seen(i, slice(first, last))
     several = np.flatnonzero(seen.sum(axis=1) > 1)
@@ -173,9 +173,9 @@ def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> P
     logits = (head.queries[at] @ head.Q) @ (text.keys[text.begin[i] + tokens] @ head.K).T
     logits[~seen] = -np.inf
     if len(at):
-        selected[at] = tokens[logits.argmax(axis=1)]
+        head.choices.selected[at] = tokens[logits.argmax(axis=1)]
     fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen]
-    return Part(at, fall.astype(np.float32), seen.sum(axis=1))
+    return Part(at, fall.astype(np.float32), text.sizes[at])
 
 
 def interval(values: np.ndarray, least: float) -> tuple[float, float]:

@@ -38,8 +38,10 @@ def _grid(reports: Reports, ax: Any, **image_kw: Any) -> None:
     values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
     ax.set_facecolor("0.93")  # light grey for heads that have no accuracy
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
-    ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
-    ax.set(xlabel="head", ylabel="layer")
+    ax.set(
+        xticks=range(len(heads)), xticklabels=heads, xlabel="head",
+        yticks=range(len(layers)), yticklabels=layers, ylabel="layer",
+    )  # fmt: skip
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title("Does the SVM predict it?  Held-out accuracy", loc="left", fontsize=11)

@@ -86,8 +86,8 @@ class HeadReport(Result):
     labelled: bool = False
 
     def _check(self) -> None:
-        splits = dict.fromkeys(("accuracies", "rule_accuracies"), "splits")
-        check_shapes(vars(self), {"train": "rows, 3", "test": "others, 3"} | splits)
+        shapes = {"train": "rows, 3", "test": "others, 3", "accuracies": "splits", "rule_accuracies": "splits"}
+        check_shapes(vars(self), shapes)
 
     _hidden = ("head",)
     _derived = ("effective_rank", "balance")

@@ -72,7 +72,7 @@ def contents(
         count -= 1
     kept = np.sort(order[np.append(True, whole[1:] <= MOST)]).tolist()  # the first stays even if it is too long
     page = _map(reports, kept, measured) | {
-        "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
+        "spaces": SPACES,
         "texts": [{"sentences": found[:count]} for found in texts],
         "heads": [heads[k] | {"cases": cases[k][:count]} for k in kept],
     }
