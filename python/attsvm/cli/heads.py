@@ -178,5 +178,5 @@ def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, 
             queries=args.queries,
             seed=args.seed,
         )
-    tokens = int(heads[0].text.lengths.sum())
+    tokens = heads[0].text.lengths.sum()
     return heads, f"{count_heads(len(heads))}, {given}, {tokens} tokens; seed {args.seed}.", *rest

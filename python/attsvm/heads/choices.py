@@ -91,7 +91,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     """
     text = head.text
     offsets, counts = np.unique(train[:, 2] - train[:, 1], return_counts=True)
-    offset = int(offsets[counts.argmax()])
+    offset = offsets[counts.argmax()]
     by_offset = f"offset {offset:+d}" if offset else "the query itself"
     often = Counter(text.words[i][t] for i, _, t in train.tolist() if text.words is not None)
     points, among = (head.queries[text.query_rows(rows)].astype(np.float64) for rows in (test, train))

@@ -114,11 +114,11 @@ def null_head(
         wanted += deviations * (math.sqrt(wanted) + 1)
         # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
         low, high = -12.0, 12.0
-        unit = 1 / max(float(-np.mean(part.fall, dtype=np.float64)), 1e-300)
+        unit = 1 / max(-np.mean(part.fall, dtype=np.float64), 1e-300)
         for _ in range(STEPS):
             middle = (low + high) / 2
             scale = unit * math.exp(middle)
-            reached = int((part.tops(scale)[counted] > threshold).sum())
+            reached = np.count_nonzero(part.tops(scale)[counted] > threshold)
             if abs(reached - wanted) <= 0.02 * wanted:
                 break
             low, high = (middle, high) if reached < wanted else (low, middle)

@@ -176,7 +176,7 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
     """
     keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
     sizes = np.cumsum(np.diff(blocks))
-    few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
+    few = np.searchsorted(sizes, SPARE * W.shape[0]) + 1
     left, outside, least = _bases(scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
     if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
@@ -197,7 +197,7 @@ def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     The bases are orthonormal.  An eigenvalue is the sum of the squares of X's rows along a direction.
     """
     eigenvalues, vectors = np.linalg.eigh(products)
-    least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
+    least = SPANNED**2 * max(eigenvalues[-1], 0.0)
     return vectors[:, eigenvalues > least], vectors[:, eigenvalues <= least], least
 
 

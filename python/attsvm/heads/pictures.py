@@ -107,7 +107,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     sequence = choose_sequence(report) if sequence is None else as_count("sequence", sequence)
     if sequence >= len(text.lengths):
         raise ValueError(f"sequence must be one of the head's {len(text.lengths)}, counted from 0, got {sequence}")
-    size = int(text.lengths[sequence])
+    size = text.lengths[sequence]
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
     rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(fit))
@@ -120,7 +120,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
             "", (1, selected), (0, query),
             arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
-    held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+    held, queries = np.bincount(rows[:, 3], 100 * shares, size), text.counts[sequence]
     write = functools.partial(ax.text, va="center", fontsize=9)
     for query, word in enumerate(text.query_names(sequence, range(queries))):
         write(-0.03, query, word, ha="right")

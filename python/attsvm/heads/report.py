@@ -208,7 +208,7 @@ class HeadReport(Result):
         windows, head = self.head.window(self.train), self.head
         bias = getattr(head.given, "bias", None) is not None
         # A coordinate that is equal in all tokens, such as that of the biases, is 0 in all differences of tokens.
-        dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
+        dk = int(np.count_nonzero(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0))) + bias
         if not len(windows) or windows.max() > min(LONGEST, dk + 1):
             return math.nan
         return capacity(len(windows), windows, dk, head.queries.shape[1] + bias)

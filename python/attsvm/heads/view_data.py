@@ -130,7 +130,7 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
 
 def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
     text = head.text
-    keys, number = text.names(i, range(text.lengths[i])).tolist(), int(text.numbers[i])
+    keys, number = text.names(i, range(text.lengths[i])).tolist(), text.numbers[i]
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if head.kind == "cross":
         found["queries"] = text.query_names(i, range(text.counts[i])).tolist()
@@ -175,7 +175,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
         queries: list[Any] = [0] * int(head.text.counts[i])
         for _, q, selected in own.tolist():
             tokens = np.argsort(-prob[q], kind="stable")[:TOKENS].tolist()
-            flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * float(prob[q, t])))]
+            flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * prob[q, t]))]
             queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
@@ -205,7 +205,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
             for e in np.unique(near)
             if tokens[e] != row[2]
         ]
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(own).max()), 1e-12))))
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(np.abs(own).max(), 1e-12))))
         order = np.argsort(-np.abs(own))[:DIRECTIONS].tolist()
         flat = [x for d in order for x in (d, _rounded(parts[1][d]), round(float(own[d]), decimals))]
         found[row[0], row[1]] = [rivals, int(of_svm), round(float(own.sum()), decimals), decimals, flat]
@@ -263,7 +263,7 @@ def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness
     elif np.isfinite(damages).any():
         by, sizes = f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
     positive = np.fmax(sizes, 0.0)  # 0 also where the number is not known
-    largest, cells = float(positive.max()) or 1.0, []
+    largest, cells = positive.max() or 1.0, []
     for k, (report, level) in enumerate(zip(reports, 1000 * positive / largest, strict=True)):
         head, place = report.head, shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
