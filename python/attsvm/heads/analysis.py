@@ -129,12 +129,12 @@ def analyze_head(
             accuracies.append(fit.accuracy)
             rules.append(best_rule(head, seen, unseen))
     nuclear = None
-    if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
+    if curve and nuclear_queries and C is None and curve[-1].status != "infeasible":
         some = train[:nuclear_queries]
         near = next((fit for fit in curve if fit.queries == len(some)), None)
         nuclear = fit_svm(head, some, test, norm="nuclear", near=near)
     random = gaussian = shuffled = None
-    if null and len(train):
+    if null and curve:
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
         random = fit_svm(head, random_rows(head, train, rng), random_rows(head, test, rng), C, iterations=ITERATIONS)
         if labels is None:

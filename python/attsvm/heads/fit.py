@@ -125,7 +125,7 @@ def fit_svm(
             start = cases.split(np.bincount(cases.entries(near.rows), near.multipliers, len(cases.tokens)))
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     dual = solution.flat_dual
-    held = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
+    held = np.flatnonzero(dual > REMAINS * dual.max())
     held = held[np.argsort(-dual[held], kind="stable")]
     support, multipliers = np.column_stack([cases.rows[data._query_at(held)], cases.tokens[held]]), dual[held]
     W, own = solution.W, head.W

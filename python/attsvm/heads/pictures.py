@@ -183,8 +183,8 @@ def _recovered(found: Faithfulness, ax: Any, row: str | None = None, **line_kw: 
         drawn = column in OF_CHOICES
         line = {"label": column, "color": f"C{k}", "linestyle": "-" if drawn else "--"}
         if by_layer or drawn:
-            at = [(name, column, n if drawn else 0) for name, n in points]
-            means, errors = [found.recovered(*one) for one in at], [found.spread(*one)[0] for one in at]
+            numbers = [found._recovered(name, column, n if drawn else 0) for name, n in points]
+            means, errors, _ = np.reshape(numbers, (-1, 3)).T
             ax.errorbar(places, means, np.nan_to_num(errors), **{**line, "marker": "o", "capsize": 3, **line_kw})
         else:
             ax.axhline(found.recovered(row, column), linewidth=1, **line)

@@ -269,7 +269,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
     if names[-1].endswith("interval"):
         return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}
     if names[0] in ("null", "shuffled"):
-        return {"": float(np.mean(found)), "_low": float(np.min(found)), "_high": float(np.max(found))}
+        return {"": np.mean(found), "_low": float(np.min(found)), "_high": float(np.max(found))}
     return {"": found[0] if isinstance(found, tuple) else found}
 
 

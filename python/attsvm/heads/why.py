@@ -229,8 +229,7 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
     rows = fit.rows
     (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
     products = (pairs @ ahead[0]) * (queries @ z[0])
-    sizes = [np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)]
-    like = products / np.maximum(math.prod(sizes), 1e-300)
+    like = products / np.maximum(math.prod(np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)), 1e-300)
     near = np.argsort(-like)[:NEIGHBOURS]
     sequences, owner = np.unique(rows[:, 0], return_inverse=True)
     pulls = np.bincount(owner, fit.multipliers * products)
