@@ -18,7 +18,7 @@ from ..common.storage import write_table
 from ..heads.analysis import SPLITS, analyze_model
 from ..heads.head import QUERIES, THRESHOLD, Head, count_heads
 from ..heads.report import results_table
-from ..heads.steps import Row, measure, plot_training, write_rows
+from ..heads.steps import measure, plot_training, write_rows
 from ..heads.view import view
 
 DIGITS = 4  # largest number of digits in the number of a layer or head
@@ -135,9 +135,11 @@ def _training(args: argparse.Namespace, figure: Any) -> int:
     found = _reader().checkpoints(args.model)
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
-    rows: list[Row] = []
-    for step, folder in counted(found, len(found), "read", "checkpoint"):
-        rows += [measure(head, step, null=args.null, seed=args.seed) for head in _read(args, folder)[0]]
+    rows = [
+        measure(head, step, null=args.null, seed=args.seed)
+        for step, folder in counted(found, len(found), "read", "checkpoint")
+        for head in _read(args, folder)[0]
+    ]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)
     write_picture(args.out / "training.png", plot_training(rows, figure.subplots(2, 2).ravel()))

@@ -127,8 +127,7 @@ def null_head(
     blocks = []  # (sequence, first query, end), with at most BLOCK logits or with one query
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
-        # An empty block for a sequence without queries: the random order of the blocks depends on their number.
-        blocks += [(i, first, first + rows) for first in range(0, max(S, 1), rows)]
+        blocks += [(i, first, first + rows) for first in range(0, S, rows)]
     for block in rng.permutation(blocks):
         part = _falls(found, *block)
         looked += len(part.at)

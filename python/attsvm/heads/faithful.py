@@ -132,10 +132,13 @@ class Faithfulness(Result):
 
     def columns(self) -> dict[str, Any]:
         """The damages as lists by name, with one line for each row, column and number of choices."""
-        lines = []
-        for (row, column, n), damage in self.damages.items():
-            numbers = (*damage.shape, float(damage.mean()), self.importance(row), *self._recovered(row, column, n))
-            lines.append((row, column, n, *numbers, self.hard.get(row), *self._rule(row), self.metric))
+        lines = [
+            (
+                row, column, n, *damage.shape, float(damage.mean()), self.importance(row),
+                *self._recovered(row, column, n), self.hard.get(row), *self._rule(row), self.metric,
+            )
+            for (row, column, n), damage in self.damages.items()
+        ]  # fmt: skip
         return dict(zip(COLUMNS, map(list, zip(*lines, strict=True)), strict=True))
 
     def _rule(self, row: str) -> tuple[str, float]:

@@ -93,8 +93,8 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """The support tokens as columns by name, with one row for each support token."""
-        rows = dict(zip(("sequence", "query", "selected", "rival"), self.rows.T, strict=True))
-        return rows | {"multiplier": self.multipliers}
+        names = "sequence", "query", "selected", "rival", "multiplier"
+        return dict(zip(names, (*self.rows.T, self.multipliers), strict=True))
 
 
 def fit_svm(
