@@ -85,8 +85,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
         ]
         keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
         queries = np.column_stack([queries, np.ones(len(rows))])
-    layout = Layout(sizes, np.ones_like(at), True, begin=start)
-    data = Data("head", np.ascontiguousarray(keys), queries, None, layout)
+    data = Data("head", np.ascontiguousarray(keys), queries, None, Layout(sizes, np.ones_like(at), True, begin=start))
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
     return Cases(data, hits - data._begin, rows, tokens, blocks)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ class HeadReport(Result):
     @property
     def _untrained(self) -> list[float]:
         """For each kind of untrained heads in the report, the mean held-out accuracy of their SVMs."""
-        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null]
+        return [null.accuracy.mean() for null in (self.null, self.shuffled) if null]
 
     @property
     def summary(self) -> str:
@@ -197,7 +197,7 @@ class HeadReport(Result):
         """
         return support_share(self.fit, self.train) if self.fit else math.nan
 
-    @functools.cached_property
+    @cached_property
     def capacity(self) -> float:
         """Probability that choices like the head's could be separated if all tokens were Gaussian.
 
@@ -213,7 +213,7 @@ class HeadReport(Result):
             return math.nan
         return capacity(len(windows), windows, dk, head.queries.shape[1] + bias)
 
-    @functools.cached_property
+    @cached_property
     def effective_rank(self) -> float:
         """Effective rank of the head's own W: exp of the entropy of its singular values, scaled to sum 1."""
         values = self.head.singular_values

@@ -5,10 +5,10 @@ Also functions that read sentences from files.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +78,17 @@ class Text(Mapped):
         defaults = {"start": 0 * stop, "stop": stop, "numbers": np.arange(n), "places": places}
         own.update({name: value for name, value in defaults.items() if own[name] is None}, total=max(self.total, n))
 
-    @functools.cached_property
+    @cached_property
     def begin(self) -> np.ndarray:
         """Index of the first token of each sequence among the tokens of all sequences."""
         return np.cumsum(self.lengths) - self.lengths
 
-    @functools.cached_property
+    @cached_property
     def query_begin(self) -> np.ndarray:
         """Index of the first query of each sequence among the queries of all sequences."""
         return np.cumsum(self.counts) - self.counts
 
-    @functools.cached_property
+    @cached_property
     def sizes(self) -> np.ndarray:
         """Number of tokens that each query sees."""
         sizes = self.stop - self.start

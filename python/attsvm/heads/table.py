@@ -51,13 +51,14 @@ SPACES = {
 }
 
 
-def certified(low: float, high: float, digits: int = 5) -> str:
-    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them.
+def certified(low: float, high: float) -> str:
+    """The number between the bounds as text, with the digits on which both bounds agree, at most five of them.
 
     "?" if they agree on no digit.
     """
     if not 0 < low < math.inf:
         return "-"
+    digits = 5
     while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
     return f"{low:.{digits}g}" if digits else "?"

@@ -203,13 +203,11 @@ def why(
     if at == case.selected[0]:
         raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
     parts = directions(head, W)
-    names, beside = _names(report, W), list[str]()
-    if of == "own":
-        svm = svm_weights(report)
-        beside = [] if svm is None else _names(report, svm)
-        for lost in faithfulness.directions if faithfulness else ():
-            if lost.label == head.label and lost.number < len(names):
-                names[lost.number] = str(replace(lost, name=names[lost.number]))
+    names, svm = _names(report, W), svm_weights(report) if of == "own" else None
+    beside = [] if svm is None else _names(report, svm)
+    for lost in faithfulness.directions if faithfulness and of == "own" else ():
+        if lost.label == head.label and lost.number < len(names):
+            names[lost.number] = str(replace(lost, name=names[lost.number]))
     near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
