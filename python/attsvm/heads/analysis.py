@@ -153,8 +153,7 @@ def analyze_head(
 
 def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
     """An approximate Frobenius SVM, accurate to the two digits that the table shows."""
-    few = FEW_ITERATIONS if len(train) >= MANY else ITERATIONS
-    fit = fit_svm(head, train, test, iterations=few)
+    fit = fit_svm(head, train, test, iterations=FEW_ITERATIONS if len(train) >= MANY else ITERATIONS)
     return fit_svm(head, train, test, tol=NULL_TOL) if fit.W is None else fit
 
 

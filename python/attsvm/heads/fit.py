@@ -93,7 +93,7 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """The support tokens as columns by name, with one row for each support token."""
-        names = "sequence", "query", "selected", "rival", "multiplier"
+        names = "sequence query selected rival multiplier".split()
         return dict(zip(names, (*self.rows.T, self.multipliers), strict=True))
 
 

@@ -36,7 +36,7 @@ COLUMNS = (
     "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy "
     "negative low high null_negative null_low null_high"
 ).split()
-WORDS = ("name", "module", "space", "status")
+WORDS = "name module space status".split()
 # the columns that a report's data frame has too, by their paths there
 OF_REPORT = {name: PATHS[name] for name in COLUMNS if name in PATHS}
 OF_REPORT |= {"logits": "fit.score_correlation", "random_margin": "report.random.margin_bound"}
@@ -256,7 +256,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
 
     rows = sorted(as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training"), key=lambda row: row["step"])
     columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
-    step, layer, head = (columns[name] for name in ("step", "layer", "head"))
+    step, layer, head = (columns[name] for name in "step layer head".split())
     layers = np.unique(layer)
     colored = list(zip(layers, colormaps["viridis"](np.linspace(0, 0.9, len(layers))), strict=True))
     for ax, (column, label, title, top) in zip(axes, PANELS, strict=True):

@@ -234,7 +234,7 @@ PATHS = {
 }
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
 CASES = 10  # largest number of support tokens in a table
-OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
+OF_HEAD = "head queries damage".split()  # columns that are filled for a head without an SVM
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:

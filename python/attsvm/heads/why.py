@@ -81,7 +81,7 @@ class Why(Result):
     instead: np.ndarray
 
     def _check(self) -> None:
-        check_shapes(vars(self), dict.fromkeys(("holders", "pulls", "without", "instead"), "h"))
+        check_shapes(vars(self), dict.fromkeys("holders pulls without instead".split(), "h"))
 
     def _title(self) -> str:
         head = self.head
