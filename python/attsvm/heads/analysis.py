@@ -260,8 +260,7 @@ def analyze_model(
     missing = [k for k, report in enumerate(done) if report is None]
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
-            each = counted(results, len(missing), "solve", "head", progress)
-            for found, k in zip(each, missing, strict=True):
+            for k, found in zip(missing, counted(results, len(missing), "solve", "head", progress), strict=True):
                 kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:

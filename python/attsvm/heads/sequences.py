@@ -169,7 +169,7 @@ def read_sentences(path: Any) -> list[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from None
     parts = (part.strip() for line in lines for part in END.split(line))
-    return list(dict.fromkeys(part for part in parts if part))
+    return list(dict.fromkeys(filter(None, parts)))
 
 
 def example_sentences() -> list[str]:
