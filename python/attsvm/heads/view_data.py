@@ -84,7 +84,7 @@ def on_text(reports: Sequence[HeadReport], heads: Sequence[Head]) -> tuple[list[
 
     ``heads``: the heads on the other text.  The SVM keeps its W, and has no support tokens there.
     """
-    others = {head.name: head for head in heads}
+    others = {head.name: head for head in reversed(heads)}  # the first, if a head occurs twice
     found = [report for report in reports if report.head.name in others]
     if not found:
         raise ValueError("text must hold one of the heads of the reports, got none")
