@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attsvm import heads
 from attsvm.heads import analysis, fit
-from attsvm.heads.choices import _nearest, best_rule, hard_queries
+from attsvm.heads.choices import baselines, best_rule, hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head, random_rows, shuffled_factors, student
 from attsvm.svm.separation import Separation
 from compare import close
@@ -101,9 +101,11 @@ def test_the_best_rule_is_chosen_on_all_folds(rng):
     assert best_rule(head, train, train)[0] == "offset +1"
 
 
-def test_nearest_is_by_distance():
-    """Not by the product alone, which is larger with the longer vector."""
-    assert _nearest(np.array([[1.0, 0.0]]), np.array([[9.0, 0.0], [1.2, 0.1], [-1.0, 0.0]])).tolist() == [1]
+def test_nearest_is_by_distance(rng):
+    """The query nearest to a training query is that query itself; a longer one may have a larger product with it."""
+    head = make_head(rng)
+    rows = labels_of(head, 0, rng.integers(0, T, 70))
+    assert baselines(head, rows, rows)["nearest query"] == 1
 
 
 def test_a_bilinear_head_is_predicted_beyond_rules(rng):

@@ -18,7 +18,7 @@ from ..common.storage import write_table
 from ..heads.analysis import SPLITS, analyze_model
 from ..heads.head import QUERIES, THRESHOLD, Head, count_heads
 from ..heads.report import results_table
-from ..heads.steps import Row, measure, plot_training, write_rows
+from ..heads.steps import measure, plot_training, write_rows
 from ..heads.view import view
 
 DIGITS = 4  # largest number of digits in the number of a layer or head
@@ -113,14 +113,12 @@ def run(args: argparse.Namespace) -> int:
         print(read)
         print(results_table(reports))
     args.out.mkdir(parents=True, exist_ok=True)
-    layers, numbers = {head.layer for head in heads}, {head.number for head in heads}
-    size = 2 + 0.6 * max(len(numbers), 6), 1.6 + 0.45 * len(layers)
+    size = 2 + 0.6 * max(len({head.number for head in heads}), 6), 1.6 + 0.45 * len({head.layer for head in heads})
     figure = Figure(figsize=size, layout="constrained")
     reports.plot(figure.subplots())
     write_picture(args.out / "heads.png", figure)
     write_table(args.out / "heads.csv", list(columns), zip(*columns.values(), strict=True))
-    title = "/".join(Path(args.model).resolve().parts[-2:])
-    view(reports, title=title, progress=True).save(args.out / "heads.html")
+    view(reports, title="/".join(args.model.resolve().parts[-2:]), progress=True).save(args.out / "heads.html")
     if not args.json:
         print(f"wrote heads.html, heads.csv, heads.png to {args.out} in {time.perf_counter() - begin:.1f} s")
     return 0
@@ -137,9 +135,11 @@ def _training(args: argparse.Namespace, figure: Any) -> int:
     found = _reader().checkpoints(args.model)
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
-    rows: list[Row] = []
-    for step, folder in counted(found, len(found), "read", "checkpoint"):
-        rows += [measure(head, step, null=args.null, seed=args.seed) for head in _read(args, folder)[0]]
+    rows = [
+        measure(head, step, null=args.null, seed=args.seed)
+        for step, folder in counted(found, len(found), "read", "checkpoint")
+        for head in _read(args, folder)[0]
+    ]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)
     write_picture(args.out / "training.png", plot_training(rows, figure.subplots(2, 2).ravel()))
@@ -157,8 +157,9 @@ def _reader() -> Any:
 
         from ..torch import pretrained
     except ImportError as error:
-        words = f"reading a model needs PyTorch and transformers ({error}): pip install torch transformers"
-        raise UsageError(words) from None
+        raise UsageError(
+            f"reading a model needs PyTorch and transformers ({error}): pip install torch transformers"
+        ) from None
     return pretrained
 
 
@@ -179,5 +180,5 @@ def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, 
             queries=args.queries,
             seed=args.seed,
         )
-    tokens = int(heads[0].text.lengths.sum())
+    tokens = heads[0].text.lengths.sum()
     return heads, f"{count_heads(len(heads))}, {given}, {tokens} tokens; seed {args.seed}.", *rest

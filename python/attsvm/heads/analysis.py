@@ -17,7 +17,7 @@ from ..common.progress import counted
 from ..common.storage import state_of
 from ..common.threads import as_jobs, on_workers
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
-from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
+from .controls import RANK, Factors, Null, gaussian_factors, null_head, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, as_heads, check_head
 from .kept import Kept, digest
@@ -129,32 +129,31 @@ def analyze_head(
             accuracies.append(fit.accuracy)
             rules.append(best_rule(head, seen, unseen))
     nuclear = None
-    if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
+    if curve and nuclear_queries and C is None and curve[-1].status != "infeasible":
         some = train[:nuclear_queries]
-        near = next((fit for fit in curve if fit.queries == len(some) and fit.status == "optimal"), None)
+        near = next((fit for fit in curve if fit.queries == len(some)), None)
         nuclear = fit_svm(head, some, test, norm="nuclear", near=near)
     random = gaussian = shuffled = None
-    if null and len(train):
+    if null and curve:
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
-        drawn = random_rows(head, train, rng), random_rows(head, test, rng)
-        random = fit_svm(head, *drawn, C, iterations=ITERATIONS)
+        random = fit_svm(head, random_rows(head, train, rng), random_rows(head, test, rng), C, iterations=ITERATIONS)
         if labels is None:
             wanted = len(rows), threshold, drop_sinks
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
-            if own_rank(head) > FEW_DIRECTIONS:
+            values = head.singular_values
+            if (values > RANK * values[0]).sum() > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
-    rule, found = rules[0] if rules else ("", {})
+    (rule, found), parked = rules[0] if rules else ("", {}), rows[is_sink(head, rows)]
     return HeadReport(
-        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, found, rule,
-        curve, nuclear, random, gaussian, shuffled, np.array(accuracies),
-        np.array([right[best] for best, right in rules]), sink_value(head, rows), labelled=labels is not None,
+        head, threshold, len(rows), len(parked) / max(len(rows), 1), train, test, found, rule, curve, nuclear, random,
+        gaussian, shuffled, np.array(accuracies), np.array([right[best] for best, right in rules]),
+        sink_value(head, parked), labelled=labels is not None,
     )  # fmt: skip
 
 
 def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
     """An approximate Frobenius SVM, accurate to the two digits that the table shows."""
-    few = FEW_ITERATIONS if len(train) >= MANY else ITERATIONS
-    fit = fit_svm(head, train, test, iterations=few)
+    fit = fit_svm(head, train, test, iterations=FEW_ITERATIONS if len(train) >= MANY else ITERATIONS)
     return fit_svm(head, train, test, tol=NULL_TOL) if fit.W is None else fit
 
 
@@ -177,8 +176,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         # This SVM is exact: in an approximate SVM, up to twice as many sequences have a positive multiplier.
         if len(draws) == 1 and short(other, train):
             share = support_share(fit_svm(other, train, near=fit), train)
-    columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
-    return Null(*columns) if draws else None
+    return Null(*map(np.array, (*zip(*draws, strict=True), [share]))) if draws else None
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:
@@ -258,32 +256,31 @@ def analyze_model(
     middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
     tasks = [(head, options | {"null": bool(null) and k in middle}) for k, head in enumerate(heads)]
     kept = Kept(file, {head.name: digest(head, asked) for head, asked in tasks} if file else {}, "analyze_model")
-    done = {k: HeadReport(head, **kept.found[head.name]) for k, head in enumerate(heads) if head.name in kept.found}
-    missing = [k for k in range(len(heads)) if k not in done]
+    done = [HeadReport(head, **kept.found[head.name]) if head.name in kept.found else None for head in heads]
+    missing = [k for k, report in enumerate(done) if report is None]
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
-            each = counted(results, len(missing), "solve", "head", progress)
-            for found, k in zip(each, missing, strict=True):
+            for k, found in zip(missing, counted(results, len(missing), "solve", "head", progress), strict=True):
                 kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]
+        interrupt.partial = Reports(filter(None, done))  # type: ignore[attr-defined]
         raise
-    reports = Reports(done[k] for k in sorted(done))
+    reports = Reports(filter(None, done))
     if null == "layer":
-        of = {heads[k].layer: {"null": done[k].null, "shuffled": done[k].shuffled} for k in middle}
+        of = {heads[k].layer: {"null": reports[k].null, "shuffled": reports[k].shuffled} for k in middle}
         reports = Reports(replace(report, **of[report.head.layer]) for report in reports)
     return reports
 
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
     """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
-    found = state_of(analyze_head(head, **options))
+    report = analyze_head(head, **options)
+    for fit in filter(None, (*report.fits, report.random)):
+        vars(fit)["W"] = None  # a frozen dataclass, but nobody else holds the report
+    found = state_of(report)
     del found["head"]
-    *curve, nuclear, random = (
-        fit and replace(fit, W=None) for fit in (*found["curve"], found["nuclear"], found["random"])
-    )
-    return found | {"curve": curve, "nuclear": nuclear, "random": random}
+    return found
 
 
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:

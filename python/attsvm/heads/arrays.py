@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,8 +87,8 @@ def from_arrays(
             f"got {sum(named)} in {len(named)} sequences"
         )
     stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if as_flag("causal", causal) else None
-    text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
-    factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
+    text = Text(np.column_stack([flat, np.ones(len(flat), flat.dtype)]), lengths, tokens, stop=stop)
+    factor = m**-0.5 if scale is None else as_number("scale", scale)
     K = np.split(np.column_stack([Wk, bk]).T, groups, axis=1)
     Q = np.split(np.column_stack([Wq, bq]).T * factor, heads, axis=1)
     return ByName(Head(layer, h, text, K[h * groups // heads], Q[h]) for h in range(heads))

@@ -65,14 +65,14 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     gaps or the logits have a bias, each query gets a copy of its window.  A bias becomes one more coordinate of each
     token, for which the query has a 1.
     """
-    text, bias = head.text, None if head.given is None else head.given.bias
+    text, bias = head.text, getattr(head.given, "bias", None)
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     at, first = text.query_rows(rows), text.begin[rows[:, 0]]
     seen = [text.window(i, q) for i, q, _ in rows.tolist()]
     tokens, sizes = np.concatenate(seen), text.sizes[at]
     queries = head.queries[at].astype(np.float64)
     if bias is None and not text.visible:
-        keys, start = np.asarray(text.keys), first + text.start[at]
+        keys, start = text.keys, first + text.start[at]
         own = np.unique(rows[:, 0], return_index=True)[1]
     else:
         keys, start = text.keys[np.repeat(first, sizes) + tokens], np.cumsum(sizes) - sizes
@@ -85,8 +85,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
         ]
         keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
         queries = np.column_stack([queries, np.ones(len(rows))])
-    layout = Layout(sizes, np.ones_like(at), True, begin=start)
-    data = Data("head", np.ascontiguousarray(keys), queries, None, layout)
+    data = Data("head", np.ascontiguousarray(keys), queries, None, Layout(sizes, np.ones_like(at), True, begin=start))
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
     return Cases(data, hits - data._begin, rows, tokens, blocks)
 

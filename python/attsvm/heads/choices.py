@@ -44,7 +44,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     """
     check_head(head)
     threshold = head.threshold if threshold is None else as_threshold(threshold)
-    rows = all_queries(head)[(np.nan_to_num(head.choices.top) > threshold) & (head.text.sizes > 1)]
+    rows = all_queries(head)[(head.choices.top > threshold) & (head.text.sizes > 1)]
     return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 
@@ -58,13 +58,12 @@ def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
     return (rows[:, 2] == 0) | np.isin(head.text.names(rows[:, 0], rows[:, 2]), ENDS)
 
 
-def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean value length of selected sinks (first and end tokens), over the mean value length in their sequences.
+def sink_value(head: Head, parked: np.ndarray) -> float:
+    """Mean value length of the sinks that these rows select, over the mean value length in their sequences.
 
     If this ratio is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is
     near 1, each such query adds the same vector.
     """
-    parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
         return np.nan
     text = head.text
@@ -92,10 +91,11 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     """
     text = head.text
     offsets, counts = np.unique(train[:, 2] - train[:, 1], return_counts=True)
-    offset = int(offsets[counts.argmax()])
+    offset = offsets[counts.argmax()]
     by_offset = f"offset {offset:+d}" if offset else "the query itself"
     often = Counter(text.words[i][t] for i, _, t in train.tolist() if text.words is not None)
-    nearest = _nearest(head.queries[text.query_rows(test)], head.queries[text.query_rows(train)])
+    points, among = (head.queries[text.query_rows(rows)].astype(np.float64) for rows in (test, train))
+    nearest = ((among**2).sum(axis=1) - 2 * points @ among.T).argmin(axis=1)  # index of a training row
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
     right = []
     for (i, q, selected), x in zip(test.tolist(), copied, strict=True):
@@ -129,9 +129,3 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
             tried += len(unseen)
     found = baselines(head, train, test)
     return list(found)[right.argmax()], found
-
-
-def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Index of the row of ``among`` that is nearest to each of ``points``."""
-    points, among = points.astype(np.float64), among.astype(np.float64)
-    return ((among**2).sum(axis=1) - 2 * points @ among.T).argmin(axis=1)

@@ -8,7 +8,7 @@ the same number of a control.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -65,8 +65,9 @@ class Null:
 
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The queries of these rows, each with a token drawn at random from the tokens that the query sees."""
-    chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
-    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
+    drawn = rows.copy()
+    drawn[:, 2] = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
+    return drawn
 
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -87,12 +88,6 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     return left[:, rng.permutation(len(values))] * values, right[:, rng.permutation(len(values))]
 
 
-def own_rank(head: Head) -> int:
-    """Rank of the head's W, without the singular values that are only rounding errors."""
-    values = head.singular_values
-    return int((values > RANK * values[0]).sum())
-
-
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:
@@ -102,10 +97,9 @@ def null_head(
     nan for the others.
     """
     K, Q = factors(head, rng)
-    text, unknown = head.text, np.full(len(head.text.start), np.nan)
-    known = Choices(np.full(len(unknown), -1), unknown, unknown.copy())
-    found = replace(head, K=K, Q=Q, given=None, value_norms=None, known=known)
-    choosing = int((text.sizes > 1).sum())
+    text, several = head.text, head.text.sizes > 1
+    known = Choices(np.full(len(several), -1), *np.full((2, len(several)), np.nan))
+    found = replace(head, K=K, Q=Q, given=None, known=known)
     parts: list[Part] = []
     looked, held, steep = 0, 0, 0.0
 
@@ -116,15 +110,15 @@ def null_head(
         """
         part = Part(*map(np.concatenate, zip(*parts, strict=True)))
         counted = ~(drop_sinks & is_sink(head, all_queries(found)[part.at]))
-        wanted = hard * looked / choosing
+        wanted = hard * looked / several.sum()
         wanted += deviations * (math.sqrt(wanted) + 1)
         # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
         low, high = -12.0, 12.0
-        unit = 1 / max(float(-np.mean(part.fall, dtype=np.float64)), 1e-300)
+        unit = 1 / max(-np.mean(part.fall, dtype=np.float64), 1e-300)
         for _ in range(STEPS):
             middle = (low + high) / 2
             scale = unit * math.exp(middle)
-            reached = int((part.tops(scale)[counted] > threshold).sum())
+            reached = np.count_nonzero(part.tops(scale)[counted] > threshold)
             if abs(reached - wanted) <= 0.02 * wanted:
                 break
             low, high = (middle, high) if reached < wanted else (low, middle)
@@ -133,19 +127,18 @@ def null_head(
     blocks = []  # (sequence, first query, end), with at most BLOCK logits or with one query
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
-        # An empty block for a sequence without queries: the random order of the blocks depends on their number.
-        blocks += [(i, first, first + rows) for first in range(0, max(S, 1), rows)]
+        blocks += [(i, first, first + rows) for first in range(0, S, rows)]
     for block in rng.permutation(blocks):
-        part = _falls(found, known.selected, *block)
+        part = _falls(found, *block)
         looked += len(part.at)
         parts.append(part.hard(steep, threshold) if steep else part)
         held += len(parts[-1].fall)
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            steep = scaled(3)[0]  # three standard deviations, so that hardly any hard query is dropped
-            parts = [part.hard(steep, threshold) for part in parts]
-            held = sum(len(part.fall) for part in parts)
+            steep, part = scaled(3)  # three standard deviations, so that hardly any hard query is dropped
+            parts = [part.hard(steep, threshold)]
+            held = len(parts[0].fall)
     scale, part = scaled(0)
     known.top[part.at] = part.tops(scale)
     return replace(found, Q=Q * scale)
@@ -168,8 +161,8 @@ class Part(NamedTuple):
         return Part(self.at[hard], self.fall[np.repeat(hard, self.sizes)], self.sizes[hard])
 
 
-def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> Part:
-    """The queries of a block that see several tokens.  The tokens that they select are written into ``selected``."""
+def _falls(head: Head, i: int, first: int, last: int) -> Part:
+    """The queries of a block that see several tokens.  The tokens that they select are written into the choices."""
     text = head.text
     seen = text.seen(i, slice(first, last))
     several = np.flatnonzero(seen.sum(axis=1) > 1)
@@ -179,12 +172,12 @@ def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> P
     logits = (head.queries[at] @ head.Q) @ (text.keys[text.begin[i] + tokens] @ head.K).T
     logits[~seen] = -np.inf
     if len(at):
-        selected[at] = tokens[logits.argmax(axis=1)]
+        head.choices.selected[at] = tokens[logits.argmax(axis=1)]
     fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen]
-    return Part(at, fall.astype(np.float32), seen.sum(axis=1))
+    return Part(at, fall.astype(np.float32), text.sizes[at])
 
 
-def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
+def interval(values: np.ndarray, least: float) -> tuple[float, float]:
     """95 % interval for the mean of a number over random splits into training and test, cut to ``least`` .. 1.
 
     The splits share sequences, so that the variance of their mean is ``1 / k + test / train`` times the variance of one

@@ -61,7 +61,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     recorded queries are used.
     """
     rows = all_queries(head) if len(rows) == 0 else rows
-    rows = rows[(rows[:, 2] >= 0) & (head.window(rows) > 1)][:QUERIES]
+    rows = rows[head.window(rows) > 1][:QUERIES]
     if len(rows) == 0:
         return []
     cases = as_cases(head, rows)
@@ -71,7 +71,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
     means = np.add.reduceat(loads[data._token_of()], data._begin) / data.lengths[:, None]
     moved = (loads[data.start + cases.selected] - means) * queries * values
-    total = float(margins.sum())
+    total = margins.sum()
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
@@ -117,5 +117,5 @@ def decompose(K: np.ndarray, Q: np.ndarray, least: float = 1e-12) -> tuple[np.nd
     """
     (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
     inner, values, outer = np.linalg.svd(R @ S.T, full_matrices=False)
-    rank = max(1, int((values > least * values[0]).sum()))
+    rank = max(1, np.count_nonzero(values > least * values[0]))
     return left @ inner[:, :rank], values[:rank], right @ outer[:rank].T

@@ -132,10 +132,13 @@ class Faithfulness(Result):
 
     def columns(self) -> dict[str, Any]:
         """The damages as lists by name, with one line for each row, column and number of choices."""
-        lines = []
-        for (row, column, n), damage in self.damages.items():
-            numbers = (*damage.shape, float(damage.mean()), self.importance(row), *self._recovered(row, column, n))
-            lines.append((row, column, n, *numbers, self.hard.get(row), *self._rule(row), self.metric))
+        lines = [
+            (
+                row, column, n, *damage.shape, float(damage.mean()), self.importance(row),
+                *self._recovered(row, column, n), self.hard.get(row), *self._rule(row), self.metric,
+            )
+            for (row, column, n), damage in self.damages.items()
+        ]  # fmt: skip
         return dict(zip(COLUMNS, map(list, zip(*lines, strict=True)), strict=True))
 
     def _rule(self, row: str) -> tuple[str, float]:
@@ -149,9 +152,9 @@ class Faithfulness(Result):
             of_head = [f"{self.hard.get(row, '')}", rule if math.isnan(follows) else f"{rule} ({100 * follows:.0f} %)"]
             line = [row, *of_head[: len(of_heads)], f"{self.importance(row):.3g}"]
             for column in SHOWN:
-                mean, *spreads = self._recovered(row, column, None)
-                off = max((x for x in spreads if not math.isnan(x)), default=None)
-                line.append("" if math.isnan(mean) else f"{mean:.2f}" + ("" if off is None else f" ± {off:.2f}"))
+                mean, draws, inputs = self._recovered(row, column, None)
+                off = np.fmax(draws, inputs)
+                line.append("" if math.isnan(mean) else f"{mean:.2f}" + ("" if np.isnan(off) else f" ± {off:.2f}"))
             lines.append(line)
         return ["head", *of_heads, f"importance ({self.metric})", *SHOWN], lines
 

@@ -93,8 +93,8 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """The support tokens as columns by name, with one row for each support token."""
-        rows = dict(zip(("sequence", "query", "selected", "rival"), self.rows.T, strict=True))
-        return rows | {"multiplier": self.multipliers}
+        names = "sequence query selected rival multiplier".split()
+        return dict(zip(names, (*self.rows.T, self.multipliers), strict=True))
 
 
 def fit_svm(
@@ -121,11 +121,11 @@ def fit_svm(
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
         start = None
-        if near is not None:
+        if near:
             start = cases.split(np.bincount(cases.entries(near.rows), near.multipliers, len(cases.tokens)))
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     dual = solution.flat_dual
-    held = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
+    held = np.flatnonzero(dual > REMAINS * dual.max())
     held = held[np.argsort(-dual[held], kind="stable")]
     support, multipliers = np.column_stack([cases.rows[data._query_at(held)], cases.tokens[held]]), dual[held]
     W, own = solution.W, head.W
@@ -151,7 +151,7 @@ def fit_svm(
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
-    if fit is None:
+    if not fit:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / fit.multipliers.sum()
 
@@ -165,7 +165,7 @@ def support_share(fit: Fit, train: np.ndarray) -> float:
 
 def short(head: Head, rows: np.ndarray) -> bool:
     """Whether the windows of the queries of these rows are short enough to solve their SVM by block ascent."""
-    return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
+    return float((head.window(rows) ** 2.0).sum()) <= PAIRS
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:
@@ -176,7 +176,7 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
     """
     keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
     sizes = np.cumsum(np.diff(blocks))
-    few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
+    few = np.searchsorted(sizes, SPARE * W.shape[0]) + 1
     left, outside, least = _bases(scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
     if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
@@ -197,7 +197,7 @@ def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     The bases are orthonormal.  An eigenvalue is the sum of the squares of X's rows along a direction.
     """
     eigenvalues, vectors = np.linalg.eigh(products)
-    least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
+    least = SPANNED**2 * max(eigenvalues[-1], 0.0)
     return vectors[:, eigenvalues > least], vectors[:, eigenvalues <= least], least
 
 

@@ -147,11 +147,11 @@ class Head(Mapped):
         return f"layer {self.layer} head {self.number}"
 
     def __repr__(self) -> str:
-        text = self.text
-        place = f"layer {self.layer}" + (f" ({self.module})" if self.module else "")
-        space = f"{self.space} space of {text.keys.shape[1]}"
-        size = f"{len(text.lengths)} sequences, {len(text.keys)} tokens"
-        begin = f"<attsvm head {self.number} of {place}: {space}, {size}"
+        module = f" ({self.module})" if self.module else ""
+        begin = (
+            f"<attsvm head {self.number} of layer {self.layer}{module}: {self.space} space of {self.keys.shape[1]}, "
+            f"{len(self.text.lengths)} sequences, {self.tokens} tokens"
+        )
         if self.known is None and "choices" not in self.__dict__:
             return begin + ">"
         return f"{begin}, {share_of((self.choices.top > self.threshold).sum(), self.asking)} queries hard>"
@@ -173,10 +173,10 @@ class Head(Mapped):
     def sequence_logits(self, i: int) -> np.ndarray:
         """Logits (S, T) of the i-th kept sequence, one row per query, with -inf at tokens that a query does not see."""
         text, given = self.text, self.given
-        of = self if given is None else given
+        of = given or self
         queries = of.queries[text.query_begin[i] :][: text.counts[i]].astype(np.float64)
         keys = of.keys[text.begin[i] :][: text.lengths[i]].astype(np.float64)
-        if given is None:
+        if not given:
             found = (queries @ self.Q) @ (keys @ self.K).T
         else:
             found = given.scaling * (queries @ keys.T)
@@ -189,7 +189,7 @@ class Head(Mapped):
     def sequence_attention(self, i: int) -> np.ndarray:
         """Attention probabilities (S, T) of the i-th kept sequence, with rows of nan for queries that see no token."""
         logits = self.sequence_logits(i)
-        sinks = None if self.given is None else self.given.sink
+        sinks = getattr(self.given, "sink", None)
         whole = logits if sinks is None else np.column_stack([logits, sinks[i].astype(np.float64)])
         with np.errstate(invalid="ignore"):
             prob = np.exp(whole - whole.max(axis=1, initial=-np.inf, keepdims=True))
@@ -228,7 +228,7 @@ class Head(Mapped):
     @functools.cached_property
     def choices(self) -> Choices:
         """The token that each query attends to most, and its probability."""
-        if self.known is not None:
+        if self.known:
             return self.known
         found = []
         for prob in map(self.sequence_attention, range(len(self.text.lengths))):
@@ -270,7 +270,7 @@ def count_heads(number: int) -> str:
 def place_of(name: str) -> tuple[int, int] | None:
     """Layer and number from the name of a head, such as "L5H3" or "5.3", or None for any other text."""
     found = NAME.fullmatch(name.strip())
-    return None if found is None else (int(found[1]), int(found[2]))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 class ByName(list[Any]):

@@ -37,7 +37,7 @@ class Kept:
     """
 
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
-        self.path, self.wanted = None if file is None else Path(file), wanted
+        self.path, self.wanted = Path(file) if file else None, wanted
         self.found: dict[str, dict[str, Any]] = {}
         for record in _read(self.path, maker) if self.path and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:
@@ -47,7 +47,7 @@ class Kept:
 
     def add(self, name: str, state: dict[str, Any]) -> None:
         self.found[name] = state
-        if self.path is None:
+        if not self.path:
             return
         whole = io.BytesIO()
         save(Record(name, self.wanted[name], state), whole)

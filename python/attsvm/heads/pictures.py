@@ -38,8 +38,10 @@ def _grid(reports: Reports, ax: Any, **image_kw: Any) -> None:
     values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
     ax.set_facecolor("0.93")  # light grey for heads that have no accuracy
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
-    ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
-    ax.set(xlabel="head", ylabel="layer")
+    ax.set(
+        xticks=range(len(heads)), xticklabels=heads, xlabel="head",
+        yticks=range(len(layers)), yticklabels=layers, ylabel="layer",
+    )  # fmt: skip
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title("Does the SVM predict it?  Held-out accuracy", loc="left", fontsize=11)
@@ -100,12 +102,12 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     """
     check_report(report)
     fit, text = report.fit, report.head.text
-    if fit is None:
+    if not fit:
         raise ValueError("report must have queries to draw, got a head without any above its threshold")
     sequence = choose_sequence(report) if sequence is None else as_count("sequence", sequence)
     if sequence >= len(text.lengths):
         raise ValueError(f"sequence must be one of the head's {len(text.lengths)}, counted from 0, got {sequence}")
-    size = int(text.lengths[sequence])
+    size = text.lengths[sequence]
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
     rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(fit))
@@ -114,9 +116,11 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
         thick = 0.3 + 3 * share / max(shares)
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == sequence]:
-        look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (1, selected), (0, query), arrowprops=look)
-    held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+        ax.annotate(
+            "", (1, selected), (0, query),
+            arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+    held, queries = np.bincount(rows[:, 3], 100 * shares, size), text.counts[sequence]
     write = functools.partial(ax.text, va="center", fontsize=9)
     for query, word in enumerate(text.query_names(sequence, range(queries))):
         write(-0.03, query, word, ha="right")
@@ -136,13 +140,12 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 @drawing(HeadReport)
 def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
-    if report.fit is None:
+    if not report.fit:
         raise ValueError("report must have an SVM, got a head without queries")
-    look = {"marker": "o", "color": BLUE, **line_kw}
     queries = [fit.queries for fit in report.curve]
     for label, name, line in (("accuracy", "accuracy", "-"), ("correlation of logits", "score_correlation", ":")):
         numbers = [getattr(fit, name) for fit in report.curve]
-        ax.plot(queries, numbers, **{"label": label, **look, "linestyle": line})
+        ax.plot(queries, numbers, **{"label": label, "marker": "o", "color": BLUE, **line_kw, "linestyle": line})
     if report.rule:
         ax.axhline(report.rule_accuracy, color="0.5", linewidth=0.8, label=report.rule)
     ax.set(xlabel="training queries", ylabel="on unseen sequences", title=report.head.label)
@@ -180,8 +183,8 @@ def _recovered(found: Faithfulness, ax: Any, row: str | None = None, **line_kw: 
         drawn = column in OF_CHOICES
         line = {"label": column, "color": f"C{k}", "linestyle": "-" if drawn else "--"}
         if by_layer or drawn:
-            at = [(name, column, n if drawn else 0) for name, n in points]
-            means, errors = [found.recovered(*one) for one in at], [found.spread(*one)[0] for one in at]
+            numbers = [found._recovered(name, column, n if drawn else 0) for name, n in points]
+            means, errors, _ = np.reshape(numbers, (-1, 3)).T
             ax.errorbar(places, means, np.nan_to_num(errors), **{**line, "marker": "o", "capsize": 3, **line_kw})
         else:
             ax.axhline(found.recovered(row, column), linewidth=1, **line)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..common.check import as_flag, as_list, check_shapes, check_type
+from ..common.check import as_choice, as_flag, as_list, check_shapes, check_type
 from ..common.result import Result, Table
 from ..theory.random_tokens import capacity
 from .choices import FEW
 from .controls import Null, interval
 from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
-from .table import SHOWN, as_columns, cases_table, curve_table, frame, grid, meaning, stars
+from .table import NAMES, SHOWN, cases_table, curve_table, frame, grid, meaning, stars
 
 MOST = 10  # The table says how many of the MOST heads with the largest damage have too few queries.
 NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
@@ -86,8 +86,8 @@ class HeadReport(Result):
     labelled: bool = False
 
     def _check(self) -> None:
-        splits = dict.fromkeys(("accuracies", "rule_accuracies"), "splits")
-        check_shapes(vars(self), {"train": "rows, 3", "test": "others, 3"} | splits)
+        shapes = {"train": "rows, 3", "test": "others, 3", "accuracies": "splits", "rule_accuracies": "splits"}
+        check_shapes(vars(self), shapes)
 
     _hidden = ("head",)
     _derived = ("effective_rank", "balance")
@@ -100,7 +100,7 @@ class HeadReport(Result):
     @property
     def fits(self) -> list[Fit]:
         """All SVMs of the head's choices: the SVMs of the curve and the nuclear-norm SVM."""
-        return [*self.curve, *([self.nuclear] if self.nuclear else [])]
+        return list(filter(None, (*self.curve, self.nuclear)))
 
     @property
     def sink_kind(self) -> str:
@@ -162,16 +162,15 @@ class HeadReport(Result):
     @property
     def _untrained(self) -> list[float]:
         """For each kind of untrained heads in the report, the mean held-out accuracy of their SVMs."""
-        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
+        return [null.accuracy.mean() for null in (self.null, self.shuffled) if null]
 
     @property
     def summary(self) -> str:
         """Sentences: how often the head selects, how well the SVM predicts it, and the damage without the head."""
-        what, asking = "the labels" if self.labelled else "its choices", self.head.asking
-        text = f"{self.head.label}: {share_of(self.hard, asking)} of its queries give one token more than "
-        text += f"{100 * self.threshold:g} % of their attention"
+        what, asking, most = "its choices", self.head.asking, f"{100 * self.threshold:g} % of their attention"
+        text = f"{share_of(self.hard, asking)} of its queries give one token more than {most}"
         if self.labelled:  # labels may name a query several times
-            text = f"{self.head.label}: {self.hard:,} labels for {asking:,} queries"
+            what, text = "the labels", f"{self.hard:,} labels for {asking:,} queries"
         if self.few:
             text += f", too few to say anything of {what}"
         else:
@@ -185,7 +184,7 @@ class HeadReport(Result):
             text += f', the rule "{self.rule}" {100 * self.rule_accuracy:.0f} %'
         if math.isfinite(self.damage):
             text += f".  Without the head the output changes by {self.damage:.2g} ({self.metric})"
-        return text + "."
+        return f"{self.head.label}: {text}."
 
     @property
     def support_share(self) -> float:
@@ -196,9 +195,9 @@ class HeadReport(Result):
         which therefore selects rightly in it without having seen it.  nan without an SVM, or if no W separates the
         choices.
         """
-        return math.nan if self.fit is None else support_share(self.fit, self.train)
+        return support_share(self.fit, self.train) if self.fit else math.nan
 
-    @functools.cached_property
+    @cached_property
     def capacity(self) -> float:
         """Probability that choices like the head's could be separated if all tokens were Gaussian.
 
@@ -207,14 +206,14 @@ class HeadReport(Result):
         nothing, for windows of more tokens than dimensions + 1, or if a window has more than 64 tokens.
         """
         windows, head = self.head.window(self.train), self.head
-        bias = head.given is not None and head.given.bias is not None
+        bias = getattr(head.given, "bias", None) is not None
         # A coordinate that is equal in all tokens, such as that of the biases, is 0 in all differences of tokens.
-        dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
+        dk = int(np.count_nonzero(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0))) + bias
         if not len(windows) or windows.max() > min(LONGEST, dk + 1):
             return math.nan
         return capacity(len(windows), windows, dk, head.queries.shape[1] + bias)
 
-    @functools.cached_property
+    @cached_property
     def effective_rank(self) -> float:
         """Effective rank of the head's own W: exp of the entropy of its singular values, scaled to sum 1."""
         values = self.head.singular_values
@@ -238,7 +237,7 @@ class HeadReport(Result):
 
     def _lines(self) -> list[tuple[str, str]]:
         lines, fit = [("", self.summary)], self.fit
-        if fit is not None and fit.margin > 0:
+        if fit and fit.margin > 0:
             lines += [
                 ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
                 ("own W", f"{fit.learned_margin:.6g}"),
@@ -246,8 +245,7 @@ class HeadReport(Result):
         return lines
 
     def _tables(self) -> list[Table]:
-        several, some = len(self.curve) > 1, len(self.curve) > 0
-        return [grid([self]), *[curve_table(self)] * several, *[cases_table(self)] * some]
+        return [grid([self]), *[curve_table(self)] * (len(self.curve) > 1), *[cases_table(self)] * bool(self.curve)]
 
     def _meaning(self) -> str:
         return meaning([self])
@@ -257,8 +255,9 @@ class HeadReport(Result):
 
     def _values(self) -> dict[str, Any]:
         head = self.head
-        place = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
-        return place | super()._values()
+        return {
+            "name": head.label, "layer": head.layer, "head": head.number, "space": head.space, **super()._values()
+        }  # fmt: skip
 
 
 def check_report(report: Any) -> None:
@@ -291,8 +290,10 @@ class Reports(Result, ByName):
         known = [report for report in self if math.isfinite(report.damage)]
         most = sorted(known, key=lambda report: -report.damage)[:MOST]
         if few:
-            left = f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: "
-            lines.append(left + ", ".join(few) + ".")
+            lines.append(
+                f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: "
+                f"{', '.join(few)}."
+            )
             if known:
                 unsaid = sum(report.few for report in most)
                 lines[-1] += f"  They include {unsaid} of the {len(most)} whose removal changes the output most."
@@ -344,5 +345,6 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     head  margin
     """
     found = Reports(as_reports(reports))
-    found.shown = as_columns(columns)
+    names = NAMES if columns == "all" else [columns] if isinstance(columns, str) else columns
+    found.shown = [as_choice("columns", name, NAMES) for name in names]
     return f"{found!r}\n\n{found._meaning()}\n" if as_flag("caption", caption) else f"{found!r}\n"

@@ -5,10 +5,10 @@ Also functions that read sentences from files.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
 
 def printable(word: str) -> str:
     """The word with its control characters escaped, since a terminal would execute them."""
-    return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
 
 
 @storable
@@ -78,17 +78,17 @@ class Text(Mapped):
         defaults = {"start": 0 * stop, "stop": stop, "numbers": np.arange(n), "places": places}
         own.update({name: value for name, value in defaults.items() if own[name] is None}, total=max(self.total, n))
 
-    @functools.cached_property
+    @cached_property
     def begin(self) -> np.ndarray:
         """Index of the first token of each sequence among the tokens of all sequences."""
         return np.cumsum(self.lengths) - self.lengths
 
-    @functools.cached_property
+    @cached_property
     def query_begin(self) -> np.ndarray:
         """Index of the first query of each sequence among the queries of all sequences."""
         return np.cumsum(self.counts) - self.counts
 
-    @functools.cached_property
+    @cached_property
     def sizes(self) -> np.ndarray:
         """Number of tokens that each query sees."""
         sizes = self.stop - self.start
@@ -120,9 +120,8 @@ class Text(Mapped):
 
     def find(self, sequence: int) -> int:
         """Index of a sequence among the kept sequences, from its number among all sequences that the model got."""
-        at = np.searchsorted(self.numbers, sequence)
-        if at < len(self.numbers) and self.numbers[at] == sequence:
-            return int(at)
+        if sequence in self.numbers:
+            return int(np.searchsorted(self.numbers, sequence))
         if not 0 <= sequence < self.total:
             raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {sequence}")
         raise LookupError(
@@ -170,7 +169,7 @@ def read_sentences(path: Any) -> list[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from None
     parts = (part.strip() for line in lines for part in END.split(line))
-    return list(dict.fromkeys(part for part in parts if part))
+    return list(dict.fromkeys(filter(None, parts)))
 
 
 def example_sentences() -> list[str]:

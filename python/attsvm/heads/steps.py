@@ -36,7 +36,7 @@ COLUMNS = (
     "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy "
     "negative low high null_negative null_low null_high"
 ).split()
-WORDS = ("name", "module", "space", "status")
+WORDS = "name module space status".split()
 # the columns that a report's data frame has too, by their paths there
 OF_REPORT = {name: PATHS[name] for name in COLUMNS if name in PATHS}
 OF_REPORT |= {"logits": "fit.score_correlation", "random_margin": "report.random.margin_bound"}
@@ -80,13 +80,12 @@ def measure(
     >>> row["name"], row["hard"], row["status"]
     ('L0H0', 1.0, '')
     """
-    step = as_count("step", step)
-    hard, report, fit = len(hard_queries(head)), None, None
+    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": as_count("step", step)}
+    hard, report = len(hard_queries(head)), None
     if hard >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
-        fit = report.fit
+    fit: Any = report and report.fit
     owners = {"report": report, "fit": fit, "head": head}
-    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": step}
     row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
@@ -99,11 +98,11 @@ def measure(
     else:
         row["norm"] = _spread(head)
     if gradients is not None:
-        row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
-    if report is None or fit is None:
+        row |= of_head(head, gradients, report.train if report else NO_ROWS[:, :3])
+    if not report:
         return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
-    if gradients is not None and report.null is not None:
+    if gradients is not None and report.null:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, hard, head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
@@ -142,7 +141,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Gradient (S, T) of a loss in the logits of a softmax, from its gradient in the probabilities ``prob``."""
-    prob = np.nan_to_num(prob)  # queries that see no token have rows of nan
+    # queries that see no token have rows of nan, which become 0 here
     return np.where(prob > 0, prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True)), 0.0)
 
 
@@ -161,7 +160,7 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
     """Appends rows to the CSV table at ``path``, after the header if the file is new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8", newline="") as file:
-        write_lines(file, _cells(rows) if file.tell() else [COLUMNS, *_cells(rows)])
+        write_lines(file, [COLUMNS] * (file.tell() == 0) + _cells(rows))
         file.flush()
         os.fsync(file.fileno())
 
@@ -203,9 +202,7 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    name = os.fspath(path)  # fspath refuses a number, which open() would take for a file descriptor
-    with open(name, encoding="utf-8", errors="replace", newline="") as file:
-        text = file.read()
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
     # A last line without a line end is dropped, since a monitor is still writing it.
     header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:
@@ -259,7 +256,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
 
     rows = sorted(as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training"), key=lambda row: row["step"])
     columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
-    step, layer, head = (columns[name] for name in ("step", "layer", "head"))
+    step, layer, head = (columns[name] for name in "step layer head".split())
     layers = np.unique(layer)
     colored = list(zip(layers, colormaps["viridis"](np.linspace(0, 0.9, len(layers))), strict=True))
     for ax, (column, label, title, top) in zip(axes, PANELS, strict=True):
@@ -267,8 +264,10 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             for number in np.unique(head[layer == k]):
                 own = (layer == k) & (head == number)
                 named = None if number > head[layer == k].min() else f"layer {k}"
-                look = {"linewidth": 1.2, "marker": "o", "markersize": 2.5, "alpha": 0.8, "label": named}
-                ax.plot(step[own], columns[column][own], color=color, **look)
+                ax.plot(
+                    step[own], columns[column][own], color=color, linewidth=1.2, marker="o", markersize=2.5, alpha=0.8,
+                    label=named,
+                )  # fmt: skip
         control = f"null_{column}"  # of the random heads
         for k, color in colored if control in columns else ():
             known = (layer == k) & np.isfinite(columns[control])

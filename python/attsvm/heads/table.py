@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..common.check import as_choice
 from ..common.result import Table
 from .fit import support_of
 from .head import share_of
@@ -34,16 +33,15 @@ class Column(NamedTuple):
 
 
 FALSE_STAR = 0.025  # share of heads without a gain that get a star by chance: one side of a 95 % interval
-INTRODUCTION = (
-    "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
-    "token, the selected one, more than the threshold of its attention, or when a given label names it with a token; "
-    "of all other queries the table says nothing.  The SVM looks for the matrix W that ranks every selected token "
-    "first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  The head's "
-    "own W does so for choices of its own at a threshold of 1/2 or more: read each number beside its control.  In "
-    "brackets: untrained heads on the same tokens with as many queries that count, means of three draws: random ones "
-    "(Gaussian K and Q); and ones of the head's own singular values, whose singular vectors were permuted among "
-    "themselves (-: of a head of rank 1 or 2, which that leaves nearly as it is)."
-)
+INTRODUCTION = """\
+A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one token,
+the selected one, more than the threshold of its attention, or when a given label names it with a token; of all other
+queries the table says nothing.  The SVM looks for the matrix W that ranks every selected token first,
+x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  The head's own W does so
+for choices of its own at a threshold of 1/2 or more: read each number beside its control.  In brackets: untrained heads
+on the same tokens with as many queries that count, means of three draws: random ones (Gaussian K and Q); and ones of
+the head's own singular values, whose singular vectors were permuted among themselves (-: of a head of rank 1 or 2,
+which that leaves nearly as it is)."""
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
     "head": (
@@ -53,13 +51,14 @@ SPACES = {
 }
 
 
-def certified(low: float, high: float, digits: int = 5) -> str:
-    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them.
+def certified(low: float, high: float) -> str:
+    """The number between the bounds as text, with the digits on which both bounds agree, at most five of them.
 
     "?" if they agree on no digit.
     """
     if not 0 < low < math.inf:
         return "-"
+    digits = 5
     while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
     return f"{low:.{digits}g}" if digits else "?"
@@ -71,7 +70,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 def _random_margin(report: Any) -> str:
     random = report.random
-    if random is None:
+    if not random:
         return "-"
     if random.status == "infeasible":
         return "none"
@@ -94,9 +93,9 @@ def _ranks(report: Any) -> str:
     return " / ".join("-" if rank is None else f"{rank}" for rank in ranks)
 
 
-def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
+def _nulls(report: Any, name: str, shown: Callable[[Any], str]) -> str:
     """Text with the numbers of this name for both kinds of untrained heads, or "" if neither kind has such numbers."""
-    found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
+    found = [getattr(null, name, np.nan) for null in (report.null, report.shuffled)]
     texts = [shown(values) if np.isfinite(values).all() else "-" for values in found]
     return "" if texts == ["-", "-"] else "; ".join(texts)
 
@@ -117,7 +116,7 @@ def _gain(report: Any) -> str:
 
 def _nuclear(report: Any) -> str:
     """Accuracy of the nuclear-norm SVM; in brackets, of the Frobenius SVM whose number of queries is closest."""
-    if (nuclear := report.nuclear) is None:
+    if not (nuclear := report.nuclear):
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
@@ -235,14 +234,7 @@ PATHS = {
 }
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
 CASES = 10  # largest number of support tokens in a table
-OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
-
-
-def as_columns(names: Any) -> tuple[str, ...]:
-    """These names of table columns as a checked tuple, where "all" stands for every column."""
-    if names == "all":
-        return NAMES
-    return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
+OF_HEAD = "head queries damage".split()  # columns that are filled for a head without an SVM
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
@@ -256,7 +248,7 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
     """All numbers of these reports by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
-        for fit in (*report.fits,) or (None,):
+        for fit in report.fits or (None,):
             owners = {"report": report, "fit": fit, "head": report.head}
             for name, path in PATHS.items():
                 for suffix, value in values(owners, path).items():
@@ -273,12 +265,12 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
-        found = None if found is None else getattr(found, name)
+        found = getattr(found, name, None)
     found = math.nan if found is None else found
     if names[-1].endswith("interval"):
         return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}
     if names[0] in ("null", "shuffled"):
-        return {"": float(np.mean(found)), "_low": float(np.min(found)), "_high": float(np.max(found))}
+        return {"": np.mean(found), "_low": float(np.min(found)), "_high": float(np.max(found))}
     return {"": found[0] if isinstance(found, tuple) else found}
 
 
@@ -339,7 +331,7 @@ def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     """The text of a sequence with its word pieces joined, cut to ``longest`` characters."""
     if text.words is None:
         return f"{sequence}"
-    words = [printable(word) for word in text.words[sequence]]
+    words = [*map(printable, text.words[sequence])]
     spaced = [f" {word[1:]}" if word[:1] in SPACED else word for word in words]
     joined = " ".join(words).replace(" ##", "") if spaced == words else "".join(spaced).strip()
     return joined if len(joined) <= longest else f"{joined[: longest - 3]}..."

@@ -6,6 +6,7 @@ import base64
 import io
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokeniz
 LARGEST = 224  # an image is scaled down until no side has more than this number of pixels
 
 
+@dataclass(frozen=True, repr=False)
 class View:
     """An HTML page that shows itself in a notebook.
 
@@ -36,8 +38,8 @@ class View:
         Number of heads that did not fit on the page.
     """
 
-    def __init__(self, html: str, left_out: int = 0):
-        self.html, self.left_out = html, left_out
+    html: str
+    left_out: int = 0
 
     def __repr__(self) -> str:
         rest = f", {count_heads(self.left_out)} left out" if self.left_out else ""
@@ -142,16 +144,15 @@ def view(
     if faithfulness is not None:
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
-    room = f"{count_heads(left_out)} had no room on this page." if left_out else ""
     # With "<" escaped, no text of a token can close the page's script element that holds the data.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))
     parts = {
-        "TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe,
+        "TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "DATA": safe,
+        "ROOM": f"{count_heads(left_out)} had no room on this page." if left_out else "",
         "TABLE": Reports(order)._repr_html_(),
     }  # fmt: skip
-    html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
-    return View(html, left_out)
+    return View(re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html")), left_out)
 
 
 def _part(name: str) -> str:

@@ -24,7 +24,7 @@ from .fit import NO_ROWS, support_of
 from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
-from .table import SPACES, number, sequence_text
+from .table import SPACES, sequence_text
 from .why import svm_weights
 
 MOST = 4_000_000  # largest number of characters of the page's JSON, which a phone can open and a notebook can hold
@@ -67,17 +67,13 @@ def contents(
         heads.append(_head(report, text, measured))
         cases.append(_cases(own, chosen[text]))
     sizes = [[len(_compact(found)) + 1 for found in own] for own in cases]
-    while count > FEWEST and sum(sum(own[:count]) for own in sizes) > MOST:
-        count -= 1
     order = np.argsort([-report.hard for report in reports], kind="stable")
-    whole = np.cumsum([sum(sizes[k][:count]) for k in order])
+    while (whole := np.cumsum([sum(sizes[k][:count]) for k in order]))[-1] > MOST and count > FEWEST:
+        count -= 1
     kept = np.sort(order[np.append(True, whole[1:] <= MOST)]).tolist()  # the first stays even if it is too long
-    by, known = _importances(reports, measured)
-    page = {
-        "start": int(np.argmax(np.nan_to_num([known[k] for k in kept], nan=-1.0))),
-        "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
+    page = _map(reports, kept, measured) | {
+        "spaces": SPACES,
         "texts": [{"sentences": found[:count]} for found in texts],
-        "map": _map(reports, kept, by, known, measured),
         "heads": [heads[k] | {"cases": cases[k][:count]} for k in kept],
     }
     return _compact(page), len(reports) - len(kept)
@@ -122,10 +118,10 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """
     text = reports[0].head.text
 
-    def total(of: Any) -> Any:
-        return sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in map(of, reports))
-
-    held, tests, hard = map(total, (lambda r: support_of(r.fit), lambda r: (r.test, None), lambda r: (r.train, None)))
+    held, tests, hard = (  # sums over the heads, for each sequence
+        np.array(sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in parts))
+        for parts in zip(*((support_of(r.fit), (r.test, None), (r.train, None)) for r in reports), strict=True)
+    )
     unreadable = np.isin(text.lengths, READABLE, invert=True)
     first, unseen = (np.lexsort((text.lengths, -hard, -score, unreadable)).tolist() for score in (held, tests))
     chosen = first[: most - most // 4]
@@ -134,7 +130,7 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
 
 def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
     text = head.text
-    keys, number = text.names(i, range(text.lengths[i])).tolist(), int(text.numbers[i])
+    keys, number = text.names(i, range(text.lengths[i])).tolist(), text.numbers[i]
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if head.kind == "cross":
         found["queries"] = text.query_names(i, range(text.counts[i])).tolist()
@@ -143,8 +139,10 @@ def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
         return found | {"kind": "Sequence", "title": given}
     if last := PATCH.fullmatch(keys[-1]):
         rows, columns = int(last[1]) + 1, int(last[2]) + 1
-        found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
-        return found | ({"image": images[number]} if number < len(images) else {})
+        return found | {
+            "kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns,
+            "image": images[number] if number < len(images) else None,
+        }  # fmt: skip
     return found | {"title": sequence_text(text, i, 60)}
 
 
@@ -177,7 +175,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
         queries: list[Any] = [0] * int(head.text.counts[i])
         for _, q, selected in own.tolist():
             tokens = np.argsort(-prob[q], kind="stable")[:TOKENS].tolist()
-            flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * float(prob[q, t])))]
+            flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * prob[q, t]))]
             queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
@@ -207,7 +205,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
             for e in np.unique(near)
             if tokens[e] != row[2]
         ]
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(own).max()), 1e-12))))
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(np.abs(own).max(), 1e-12))))
         order = np.argsort(-np.abs(own))[:DIRECTIONS].tolist()
         flat = [x for d in order for x in (d, _rounded(parts[1][d]), round(float(own[d]), decimals))]
         found[row[0], row[1]] = [rivals, int(of_svm), round(float(own.sum()), decimals), decimals, flat]
@@ -227,10 +225,9 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     direction, and damage without a random direction (None if not known).  "svm" has names and percents of the
     directions of the SVM's W, if the others are those of the head's own W.
     """
-    head, svm = report.head, svm_weights(report)
-    support = ""
-    if report.fit is not None and report.fit.margin > 0:
-        support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+    head, svm, fit, support = report.head, svm_weights(report), report.fit, ""
+    if fit and fit.margin > 0:
+        support = f"  The SVM of {fit.queries} of its queries has {len(fit.rows)} support tokens."
     lost, beside, of = {}, [], svm
     if head.space != "head":  # in the head space the own W is a multiple of the identity: no direction stands out
         known = measured.directions if measured else ()
@@ -251,41 +248,37 @@ def _name(direction: Direction) -> list[Any]:
     return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
 
 
-def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, list[float]]:
-    """Returns the name of the quantity that the map of heads shows; and its value for each head (nan if not known)."""
-    if measured is not None:
-        known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
-        return f"importance ({measured.metric})", known
-    damages = [report.damage for report in reports]
-    if np.isfinite(damages).any():
-        return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
-    return "accuracy above that of untrained heads", [report.ahead for report in reports]
-
-
-def _map(
-    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: list[float], measured: Faithfulness | None
-) -> dict[str, Any]:
-    """The map of all heads, one cell for each.
+def _map(reports: Sequence[HeadReport], shown: list[int], measured: Faithfulness | None) -> dict[str, Any]:
+    """The map of all heads, one cell for each; and the index of the head with which the page starts.
 
     A cell is [layer, number, name, index among the heads on the page or -1, number in thousandths of the largest,
-    whether most hard queries select a sink, description].
+    whether most hard queries select a sink, description].  The number is the head's importance or its damage, if
+    known, and otherwise its accuracy above that of untrained heads.
     """
-    largest = max((size for size in sizes if size > 0), default=1.0)
-    cells = []
-    for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
-        head, level = report.head, round(1000 * size / largest) if size > 0 else 0
-        place = shown.index(k) if k in shown else -1
+    by, sizes = "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+    damages = np.array([report.damage for report in reports])
+    if measured:
+        by, labels = f"importance ({measured.metric})", [report.head.label for report in reports]
+        sizes = np.array([measured.importance(label) if label in measured.labels else math.nan for label in labels])
+    elif np.isfinite(damages).any():
+        by, sizes = f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
+    positive = np.fmax(sizes, 0.0)  # 0 also where the number is not known
+    largest, cells = positive.max() or 1.0, []
+    for k, (report, level) in enumerate(zip(reports, 1000 * positive / largest, strict=True)):
+        head, place = report.head, shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, place, level, report.sinks >= 0.5, said])
-    return {"by": by, "largest": number(largest), "cells": cells}
+        cells.append([head.layer, head.number, head.label, place, round(level), report.sinks >= 0.5, said])
+    start = np.argmax(np.nan_to_num(sizes[shown], nan=-1.0))
+    return {"start": int(start), "map": {"by": by, "largest": f"{largest:.3f}", "cells": cells}}
 
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
     """A sentence with a head's importance and the shares that substitutes for it recover, or "" if not measured."""
-    if measured is None or label not in measured.labels:
+    if not measured or label not in measured.labels:
         return ""
     parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]
     for column, name in (("SVM", "its SVM"), ("rule", f"the rule “{rule}”"), ("random head", "a random head")):
         part = measured.recovered(label, column)
-        parts += [] if math.isnan(part) else [f"{name} recovers {100 * part:.0f} %"]
+        if math.isfinite(part):
+            parts.append(f"{name} recovers {100 * part:.0f} %")
     return ", ".join(parts) + "."

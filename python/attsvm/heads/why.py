@@ -81,7 +81,7 @@ class Why(Result):
     instead: np.ndarray
 
     def _check(self) -> None:
-        check_shapes(vars(self), dict.fromkeys(("holders", "pulls", "without", "instead"), "h"))
+        check_shapes(vars(self), dict.fromkeys("holders pulls without instead".split(), "h"))
 
     def _title(self) -> str:
         head = self.head
@@ -103,10 +103,14 @@ class Why(Result):
             (f"{like:+.3f}", f"{i}", *cased(text, i, *tokens))
             for (i, *tokens), like in zip(self.neighbours, self.likeness, strict=True)
         ]
-        held = []
-        for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
-            chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
-            held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
+        held = [
+            (
+                f"{i}", f"{pull:+.4g}", number(margin),
+                "-" if token < 0 else cased(text, self.sequence, self.query, token)[1],
+                sequence_text(text, i) if text.words else "",
+            )
+            for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True)
+        ]  # fmt: skip
         tables: list[Table] = [
             (("direction", "singular value", "share of the margin", "queries → tokens" * any(self.names)), rows),
             (("direction", "own W", "the SVM's W"), both),
@@ -199,13 +203,11 @@ def why(
     if at == case.selected[0]:
         raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
     parts = directions(head, W)
-    names, beside = _names(report, W), list[str]()
-    if of == "own":
-        svm = svm_weights(report)
-        beside = [] if svm is None else _names(report, svm)
-        for lost in () if faithfulness is None else faithfulness.directions:
-            if lost.label == head.label and lost.number < len(names):
-                names[lost.number] = str(replace(lost, name=names[lost.number]))
+    names, svm = _names(report, W), svm_weights(report) if of == "own" else None
+    beside = [] if svm is None else _names(report, svm)
+    for lost in faithfulness.directions if faithfulness and of == "own" else ():
+        if lost.label == head.label and lost.number < len(names):
+            names[lost.number] = str(replace(lost, name=names[lost.number]))
     near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
@@ -220,13 +222,12 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
     """The fields ``neighbours``, ``likeness``, ``holders``, ``pulls``, ``without``, ``instead`` of a :class:`Why`."""
     fit, none = report.fit, np.empty(0)
-    if fit is None or len(fit.rows) == 0:
+    if not fit or len(fit.rows) == 0:
         return NO_ROWS, none, NO_ROWS[:, 0], none, none, NO_ROWS[:, 0]
     rows = fit.rows
     (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
     products = (pairs @ ahead[0]) * (queries @ z[0])
-    sizes = [np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)]
-    like = products / np.maximum(math.prod(sizes), 1e-300)
+    like = products / np.maximum(math.prod(np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)), 1e-300)
     near = np.argsort(-like)[:NEIGHBOURS]
     sequences, owner = np.unique(rows[:, 0], return_inverse=True)
     pulls = np.bincount(owner, fit.multipliers * products)
@@ -251,7 +252,7 @@ def svm_weights(report: HeadReport) -> np.ndarray | None:
     x_rival) z^T`` times their multipliers.
     """
     fit = report.fit
-    if fit is None or fit.status == "infeasible":
+    if not fit or fit.status == "infeasible":
         return None
     if fit.W is not None or len(fit.rows) == 0:
         return fit.W
