@@ -159,4 +159,4 @@ def _move(value: Any, device: torch.device | None) -> Any:
             "batches must hold what the model takes, numbers, got text: make each batch by "
             'tokenizer(list_of_texts, return_tensors="pt", padding=True)'
         )
-    return value.to(device) if isinstance(value, Tensor) and device is not None else value
+    return value.to(device) if isinstance(value, Tensor) else value

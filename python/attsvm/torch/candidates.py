@@ -128,7 +128,7 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     if column == "distilled":
         return regression(cases, _probabilities(head, cases))
     targets = np.zeros(len(cases.tokens))
-    targets[cases.data.indptr[:-1] + cases.selected] = 1.0
+    targets[cases.data._begin + cases.selected] = 1.0
     return regression(cases, targets)
 
 
@@ -153,8 +153,7 @@ def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     """The head's own attention probability of each entry (query, token) of the cases."""
     attention = functools.lru_cache(1)(head.sequence_attention)  # rows come by sequence: only the last one is kept
-    windows = np.split(cases.tokens, cases.data.indptr[1:-1])
-    pairs = zip(cases.rows.tolist(), windows, strict=True)
+    pairs = zip(cases.rows.tolist(), cases.split(cases.tokens), strict=True)
     return np.concatenate([attention(i)[q, window] for (i, q, _), window in pairs])
 
 
@@ -167,7 +166,7 @@ def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
 
     def padded(entries: np.ndarray) -> torch.Tensor:
         """The entries of each query as a row, with zeros after its last token."""
-        rows = [torch.from_numpy(row) for row in np.split(entries, data.indptr[1:-1])]
+        rows = list(map(torch.from_numpy, cases.split(entries)))
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     x, y, seen = map(padded, (data.keys[data._token_of()].astype(np.float64), targets, np.ones(len(targets))))

@@ -14,7 +14,7 @@ from ..heads.sequences import Text
 from .batch import Batch, as_array
 from .residual import Residual, disagreement, find_residual, tolerance
 from .sampling import Column, Sample
-from .standard_form import sequence, shared_heads, single, standardize
+from .standard_form import sequence, shared_heads, standardize
 from .watch import Attention
 
 
@@ -77,17 +77,17 @@ class Layer:
     def add(self, call: Attention, b: int, entry: int, batch: Batch) -> None:
         q, k, (visible, bias, sink), prob, norms = sequence(call, b)
         S, T = prob.shape[1:]
-        seen: Any = as_array(visible)
-        # Queries that are no padding and see a token, and the tokens that these queries see.
-        live = seen[0].any(axis=1) & batch.live(b, S, self.module, self.kind)
-        tokens = seen.any(axis=0)[live].any(axis=0)
-        same = self.kind == "self" and S == T
-        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
-        seen, live = seen[:, rows, columns], live[rows]
-        if len(seen) > 1:
+        if len(visible) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
+        seen: Any = as_array(visible[0])
+        # Queries that are no padding and see a token, and the tokens that these queries see.
+        live = seen.any(axis=1) & batch.live(b, S, self.module, self.kind)
+        tokens = seen[live].any(axis=0)
+        same = self.kind == "self" and S == T
+        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
+        seen, live = seen[rows, columns], live[rows]
         dead = ~live | as_array(prob[:, rows].isnan().any(-1).any(0))  # with nan, in any head, a query does not count
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
@@ -97,8 +97,8 @@ class Layer:
         words = functools.partial(batch.words, b, self.module, self.kind, len(call.q))
         self.kept.append(
             KeptSequence(
-                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
-                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[1],
+                *_windows(seen & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
                 _choose(prob[:, rows, columns], dead), _cut(norms, columns),
                 words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
                 {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
@@ -133,8 +133,8 @@ class Layer:
         counts = np.array(list(map(len, start))) if self.kind == "cross" else None
         texts = [
             Text(
-                keys, sizes, None if words[0] is None else words, counts,
-                None if query_words[0] is None else query_words, np.concatenate(start), np.concatenate(stop), visible,
+                keys, sizes, None if None in words else words, counts,
+                None if None in query_words else query_words, np.concatenate(start), np.concatenate(stop), visible,
                 np.array(numbers), np.array(places), self.passed,
             )
             for keys in arrays.get("x", arrays["k"])
@@ -146,8 +146,8 @@ class Layer:
             bias, sink = (self._own_parts(some, h) for some in (biases, sinks))
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
             queries = arrays["q"][h] if self.residual is None else arrays.get("z", [None])[0]
-            if bias is not None:
-                K, Q = _with_one(K), _with_one(Q)
+            if bias is not None:  # K and Q get one more row and column, through which the bias enters unchanged
+                K, Q = (torch.block_diag(torch.from_numpy(x), torch.ones(1, 1)).numpy() for x in (K, Q))
             found.append(
                 Head(
                     self.number, h, text, K, Q, queries, self.kind, self.module,
@@ -227,7 +227,7 @@ class Recorder:
 
 def _range(flags: np.ndarray) -> slice:
     at = np.flatnonzero(flags)
-    return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
+    return slice(at[0], at[-1] + 1) if len(at) else slice(0, 0)
 
 
 def _windows(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -246,12 +246,5 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
-    """The slice ``places`` of each head's array x, in at least single precision, or None if x is None."""
-    return None if x is None else as_array(single(x[:, *places]))
-
-
-def _with_one(factor: np.ndarray) -> np.ndarray:
-    """The factor K or Q with one more row and column, through which a bias enters the logits unchanged."""
-    whole = np.pad(factor, (0, 1))
-    whole[-1, -1] = 1.0
-    return whole
+    """The slice ``places`` of each head's array x, or None if x is None."""
+    return None if x is None else as_array(x[:, *places])

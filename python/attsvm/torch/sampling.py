@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ class Column:
     def __init__(self, name: str, store: Path | None):
         self.name, self.store = name, store
         self.file: Any = None
-        self.at = 0
 
     def add(self, array: np.ndarray) -> Any:
         """Keeps an array; returns its handle for :meth:`collect`."""
@@ -49,18 +49,17 @@ class Column:
         if self.store is None:
             return array
         if self.file is None:
-            self.file = open(self.store / f"{self.name}.part", "w+b")  # collect closes this file
-        handle = (array.shape, array.dtype, self.at)
+            self.file = tempfile.TemporaryFile(dir=self.store)  # it is deleted when collect closes it
+        handle = (array.shape, array.dtype, self.file.tell())
         self.file.write(array.data)
-        self.at += array.nbytes
         return handle
 
     def collect(self, handles: list[Any]) -> list[np.ndarray]:
         """One array (rows of all sequences, width) for each group, joined from the arrays that were added."""
         parts = handles
         if self.store is not None:
-            self.file.flush()
-            raw = np.memmap(self.file.name, np.uint8, "r") if self.at else np.empty(0, np.uint8)
+            # np.memmap moves to the end of the file, which writes what is buffered.
+            raw = np.memmap(self.file, np.uint8, "r") if self.file.tell() else np.empty(0, np.uint8)
             parts = [np.ndarray(shape, dtype, raw, at) for shape, dtype, at in handles]
         _, groups, width = parts[0].shape
         if self.store is None:
@@ -78,5 +77,3 @@ class Column:
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
-            Path(self.file.name).unlink(missing_ok=True)
-            self.file = None

@@ -171,9 +171,9 @@ class Watch(TorchFunctionMode):
     # ------------------------------------- following a product of queries and keys until its softmax
 
     def _tracked(self, args: Any, kwargs: Any) -> Product | None:
-        given = [*args, *kwargs.values()]
+        given: Any = [*args, *kwargs.values()]
         if given and isinstance(given[0], (list, tuple)):
-            given = [*given[0], *given[1:]]
+            given = given[0]
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
