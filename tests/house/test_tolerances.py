@@ -112,7 +112,7 @@ def probabilities_that_ran(size):
         fused=False,
         module="",
     )
-    return refuses(call.sequence, of, 0, error=call.Disagreement)
+    return refuses(call.sequence, of, 0, error=ValueError)
 
 
 def parallel_columns(size):

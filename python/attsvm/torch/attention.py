@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,9 +82,8 @@ def attention(
     >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
-    given = {"X": X, "Z": Z} | {
-        name: a for name, a in {"W": W, "K": K, "Q": Q, "values": values}.items() if a is not None
-    }
+    optional = {"W": W, "K": K, "Q": Q, "values": values}
+    given = {"X": X, "Z": Z} | {name: a for name, a in optional.items() if a is not None}
     for name, a in given.items():
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
@@ -100,9 +98,8 @@ def attention(
     if Z.ndim not in (2, 3) or len(Z) != len(X):
         raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {len(X)}, got {tuple(Z.shape)}")
     letters = {"W": "dk, dz", "K": "dk, m", "Q": "dz, m", "values": "n, T, dv"}
-    shaped = {name: np.broadcast_to(0, given[name].shape) if name in given else None for name in letters}
     n, T, dk = X.shape
-    check_shapes(shaped, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])
+    check_shapes(optional, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])
     dtype = functools.reduce(torch.promote_types, (a.dtype for a in given.values()))
     own = {name: a.double() for name, a in given.items()}
     keys, queries = own["X"], own["Z"] if Z.ndim == 3 else own["Z"][:, None]

@@ -135,7 +135,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> Tensor:
     if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
         expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
         raise ValueError(f"{name} must hold {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
-    if ndim is not None and not bool(torch.isfinite(tensor).all()):
+    if ndim is not None and not torch.isfinite(tensor).all():
         raise ValueError(f"{name} must be finite")
     return single(tensor)
 

@@ -168,7 +168,7 @@ def faithfulness(
         for one in plan
         if row == ALL or one[1] in (0, sizes[-1])
     }
-    values: defaultdict[Head, dict[Run, Replacement]] = defaultdict(dict)
+    values: dict[Head, dict[Run, Replacement]] = {}
     damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
@@ -184,9 +184,12 @@ def faithfulness(
                     source = sources[head]
                     weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
                     del kept.found[head.label]
-                    for each, pair in weights.items():
-                        rule = source.rule if each[0] == "rule" else "uniform"
-                        values[head][each] = as_replacement(head, rule) if pair is None else Form(*pair)
+                    values[head] = {
+                        each: as_replacement(head, source.rule if each[0] == "rule" else "uniform")
+                        if pair is None
+                        else Form(*pair)
+                        for each, pair in weights.items()
+                    }
                     if directions:
                         lost += _once(
                             kept, f"directions of {head.label}", "directions", without_directions, source,
@@ -249,22 +252,19 @@ def without_directions(
     rng = np.random.default_rng([seed, head.layer, head.number])
 
     def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
-        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b))}).mean())
+        direction = np.outer(a, b)
+        W = head.W - size * direction / np.linalg.norm(direction)
+        return float(damage({head: as_replacement(head, W)}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
         lost = without(value, left[:, k], right[:, k])
-        others = []
-        for _ in range(RANDOM):
-            a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
-            others.append(without(value, a, b))
+        others = [
+            without(value, *(side @ rng.standard_normal(len(values)) for side in (left, right))) for _ in range(RANDOM)
+        ]
         beside_it = str(beside[k]) if k < len(beside) else ""
         found.append(
             LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
         )
     return found
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -23,8 +24,8 @@ OF_WORDS = ("frequent token", "same word", "induction")
 KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
 # The scale of a substitute W is found from this number of logits, such as 8,000 queries with 25 tokens each.
 LOGITS = 200_000  # With this number of logits, the mean of the queries' largest probabilities has an error of .003.
-STEPS = 40  # number of bisection steps for the scale of a substitute W
-WIDEST = 12.0  # the bisection searches scales at which the largest logit is between exp(-WIDEST) and exp(WIDEST)
+WIDEST = 12.0  # the scale is one of those at which the largest logit is between exp(-WIDEST) and exp(WIDEST)
+SCALES = 2**40  # number of these scales; bisection finds one in 40 steps
 
 
 @dataclass(eq=False)
@@ -100,8 +101,10 @@ def as_replacement(head: Head, value: Any, scale: str | None = None) -> Replacem
     name = f"values[{head.label}]"
     if not isinstance(value, str):
         return as_form(head, as_floats(name, value, "dk, dz", (len(head.K), len(head.Q))), scale)
-    if value in ("uniform", "none"):
-        return uniform if value == "uniform" else nothing
+    if value == "uniform":
+        return uniform
+    if value == "none":
+        return nothing
     if value == "nearest query":
         return nearest(head)
     rule = RULE.fullmatch(value)
@@ -133,14 +136,14 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
     if size == 0:
         return 1.0
 
-    def top(scale: float) -> float:
+    def numbered(i: int) -> float:
+        return math.exp(WIDEST * (2 * i / SCALES - 1)) / size
+
+    def top(i: int) -> float:
+        scale = numbered(i)
         return float(attend(capped(scale * product, cap), seen, scale * bias, sink).amax(1).mean())
 
-    low, high = -WIDEST, WIDEST
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if top(math.exp(middle) / size) < wanted else (low, middle)
-    return math.exp((low + high) / 2) / size
+    return numbered(bisect.bisect_left(range(SCALES), wanted, key=top))
 
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:

@@ -8,7 +8,7 @@ the layer's inputs.  If there are rotations or norms between the map and attenti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ PARALLEL = 1e-9  # columns are parallel if 1 - cosine is at most this
 CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the largest entry
 
 
-@dataclass(eq=False)
-class Columns:
+class Columns(NamedTuple):
     """Where queries or keys come from: columns of the output of a linear map.
 
     ``place``: index of the map among the last maps that ran.  ``columns`` (H, m) of its output, times ``factors``
@@ -47,8 +46,7 @@ class Columns:
         return (whole * self.factors[..., None]).mT
 
 
-@dataclass(eq=False)
-class Residual:
+class Residual(NamedTuple):
     """The columns of linear maps' outputs from which the queries and the keys of an attention call come."""
 
     queries: Columns
@@ -75,8 +73,7 @@ def tolerance(call: Attention) -> float:
 def disagreement(residual: Residual, call: Attention) -> float:
     """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
     expected = products(call.q[0].double(), call.k[0].double())
-    sides = (residual.queries, residual.keys)
-    found = products(*(side.inputs(call, 0).double() @ side.weights(call) for side in sides))
+    found = products(*(side.inputs(call, 0).double() @ side.weights(call) for side in residual))
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
@@ -126,12 +123,12 @@ def _find(x: Tensor, call: Attention) -> Columns | None:
 
 def _match(wanted: Tensor, given: Tensor, eps: float) -> tuple[Tensor, Tensor] | None:
     """For each column of ``wanted``, a parallel column of ``given`` and its factor; None if a column has none."""
-    if not bool(given.isfinite().all() & wanted.isfinite().all()):
+    if not (given.isfinite().all() & wanted.isfinite().all()):
         return None
     lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)
     products = (wanted / lengths.clamp(min=1e-300)).mT @ (given / sizes.clamp(min=1e-300))
     cosine, columns = products.max(1)
     factors = lengths / sizes[columns].clamp(min=1e-300)
     off = (given[:, columns] * factors - wanted).abs().max()
-    turned = bool(((cosine < 1 - max(PARALLEL, eps**2)) & (lengths > 0)).any())
+    turned = ((cosine < 1 - max(PARALLEL, eps**2)) & (lengths > 0)).any()
     return None if turned or off > max(CLOSE, eps) * wanted.abs().max() else (columns, factors)

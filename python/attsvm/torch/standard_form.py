@@ -21,10 +21,6 @@ NOISE = 16  # a bias counts as none if it is at most this number times the round
 Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
-class Disagreement(ValueError):
-    """Raised if attention as it was read differs from the attention that the model computed."""
-
-
 def standardize(call: Attention, batch: int | None) -> Attention:
     """The attention call in standard form, whatever shapes the model's arrays have.
 
@@ -88,7 +84,7 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
 
     Raises
     ------
-    Disagreement
+    ValueError
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(call, b)
@@ -108,11 +104,9 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
     most = AGREES + 2 * max(torch.finfo(x.dtype).eps for x in (call.q, call.result)) * (1 + largest)
     read = f"attention read from {call.module or 'the model'}"
     if not math.isfinite(off + most):
-        raise Disagreement(
-            f"{read} cannot be checked: its logits, its values or what the model computed are not finite"
-        )
+        raise ValueError(f"{read} cannot be checked: its logits, its values or what the model computed are not finite")
     if off > most:
-        raise Disagreement(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")
+        raise ValueError(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")
     norms = values.norm(dim=-1) if values is not None and values.shape[1] == k.shape[1] else None
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
@@ -155,4 +149,4 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
 
 
 def _one_head(x: Tensor) -> Tensor:
-    return x[:1] if bool((x == x[:1]).all()) else x
+    return x[:1] if (x == x[:1]).all() else x
