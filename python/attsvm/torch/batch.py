@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ class Batch:
     of entries (None if no tensor shows it).
     """
 
-    def __init__(self, batch: Any, call: Callable[..., Any], device: torch.device | None, tokenizer: Any = None):
-        self.call, self.tokenizer = call, tokenizer
+    def __init__(self, batch: Any, model: torch.nn.Module, forward: Any = None, tokenizer: Any = None):
+        call = model if forward is None else forward
+        self.call, self.tokenizer, device = call, tokenizer, device_of(model)
         self.given: Any
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
@@ -136,6 +137,18 @@ def as_array(x: Tensor) -> np.ndarray:
 def check_batches(batches: Any) -> None:
     if isinstance(batches, (str, bytes, Mapping, Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
+
+
+def device_of(model: torch.nn.Module) -> torch.device | None:
+    """The device of the model's parameters, or None if the model has no parameters."""
+    device = None
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(
+                f"model must hold its values, got {name} on the meta device: load all weights, without offloading them"
+            )
+        device = device or parameter.device
+    return device
 
 
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:

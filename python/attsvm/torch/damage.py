@@ -16,7 +16,7 @@ from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
 from .batch import Batch, as_array, check_batches
 from .candidates import torch_threads
-from .read import device_of, unchanged
+from .read import unchanged
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
@@ -97,9 +97,8 @@ class HeldOut:
         as_choice("metric", metric, METRICS)
         check_batches(batches)
         model = running.model
-        call, device = model if forward is None else forward, device_of(model)
         self.running, self.metric = running, metric
-        prepared = [Batch(batch, call, device) for batch in batches]
+        prepared = [Batch(batch, model, forward) for batch in batches]
         if not prepared:
             raise ValueError("batches must hold at least one batch, got none")
         self.pairs = [(batch, self._run(batch)) for batch in prepared]

@@ -15,7 +15,7 @@ from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .batch import Batch, as_array
-from .read import device_of, named, read, unchanged, unwrap
+from .read import named, read, unchanged, unwrap
 from .standard_form import products, standardize
 from .watch import Attention, Watch
 
@@ -220,7 +220,7 @@ def in_probabilities(
     for values in batches:
         calls: list[Attention] = []
         watch = Watch(calls.append)
-        batch = Batch(values, model, device_of(model))
+        batch = Batch(values, model)
         with unchanged(model), named(model, watch), torch.enable_grad(), watch:
             value = loss(model, batch.given)
             watch.finish()

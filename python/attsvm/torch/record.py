@@ -171,8 +171,9 @@ class Layer:
 class Recorder:
     """Collects the attention calls of forward passes, batch by batch."""
 
-    def __init__(self, sample: Sample, space: str, layers: Any = None, store: Path | None = None):
-        self.sample, self.space, self.wanted, self.store = sample, space, layers, store
+    def __init__(self, tokens: int, seed: int, space: str, layers: Any = None, store: Path | None = None):
+        self.space, self.wanted, self.store = space, layers, store
+        self.sample = Sample(tokens, seed)
         self.layers: dict[int, Layer] = {}
         self.entries = 0  # number of entries of all earlier batches
         self.calls: int | None = None

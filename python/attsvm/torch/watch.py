@@ -201,9 +201,10 @@ class Watch(TorchFunctionMode):
         else:
             new = None if own is None else changed(own, name, args, kwargs, out)
             if name in SAME_NAMES or name == "getitem":
-                given = tensors(args, kwargs)[:1]
-                self.own += [out for x in given if any(x is prob for prob in self.own)]
-                modules = [module for prob, module in self.unknown for x in given if x is prob]
+                given = next(iter(tensors(args, kwargs)), None)
+                if any(given is prob for prob in self.own):
+                    self.own.append(out)
+                modules = [module for prob, module in self.unknown if given is prob]
                 self.unknown.extend((out, module) for module in modules[:1])
         if new is not None:
             self.products.append(new)
