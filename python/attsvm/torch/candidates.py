@@ -14,7 +14,6 @@ import torch
 from ..heads.cases import Cases, as_cases
 from ..heads.choices import all_queries, hard_queries
 from ..heads.controls import gaussian_factors, shuffled_factors
-from ..heads.directions import directions
 from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
 from ..heads.fit import scatter
 from ..heads.head import Head
@@ -84,7 +83,8 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
     with torch_threads(1):
         for column, n, draw in plan:
             W = _of_column(source, column, n, np.random.default_rng([seed, head.layer, head.number, draw]))
-            form = None if W is None else as_form(head, W, None if column in FIXED else "top")
+            kept = KEPT if column == "cut" else 1
+            form = None if W is None else as_form(head, W, None if column in FIXED else "top", kept)
             found.append(None if form is None else (form.K.astype(np.float32), form.Q.astype(np.float32)))
     return found
 
@@ -106,17 +106,13 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
     head = source.head
-    rank = max(1, head.rank // KEPT)
     if column in DRAWN:
         K, Q = DRAWN_FACTORS[column](head, rng)
         return K @ Q.T
-    if column == "own":
+    if column in ("own", "cut"):
         return head.W
-    if column == "cut":
-        left, values, right = (part[..., :rank] for part in directions(head))
-        return (left * values) @ right.T
     if column == "whitened cut":
-        return _whitened_cut(head, rank)
+        return _whitened_cut(head, max(1, head.rank // KEPT))
     rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)

@@ -61,7 +61,7 @@ def load(model: Any) -> tuple[torch.nn.Module, Any]:
 
 
 def text_batches(
-    tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool = False
+    tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool
 ) -> tuple[list[dict[str, torch.Tensor]], int]:
     """Returns batches of the sentences whose number of tokens is within ``lengths``; and the number of these sentences.
 
@@ -77,11 +77,7 @@ def text_batches(
 
 
 def read_pretrained(
-    model: Any,
-    files: Sequence[Path] = (),
-    lengths: tuple[int, int] = (10, 50),
-    progress: bool | None = None,
-    **options: Any,
+    model: Any, files: Sequence[Path], lengths: tuple[int, int], progress: bool | None, **options: Any
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
     """The attention heads of a model that transformers loads from a folder or its local cache, and some inputs.
 

@@ -114,9 +114,12 @@ def as_replacement(head: Head, value: Any, scale: str | None = None) -> Replacem
     return offset(None if value == "first token" else int(rule[1] or 0), head.kind == "cross")
 
 
-def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
-    """The substitute made of W, cut to the head's rank; if ``scale`` is "top", :func:`matching_scale` scales it."""
-    left, sizes, right = (part[..., : head.rank] for part in directions(head, W))
+def as_form(head: Head, W: np.ndarray, scale: str | None, kept: int = 1) -> Form:
+    """The substitute made of W, cut to the head's rank divided by ``kept``.
+
+    If ``scale`` is "top", :func:`matching_scale` scales it.
+    """
+    left, sizes, right = (part[..., : max(1, head.rank // kept)] for part in directions(head, W))
     K, Q = left * np.sqrt(sizes), right * np.sqrt(sizes)
     return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
 
