@@ -110,7 +110,7 @@ def probabilities_that_ran(size):
         plain=True,
         result=ran,
         fused=False,
-        module="",
+        within=SimpleNamespace(name=""),
     )
     return refuses(call.sequence, of, 0, error=ValueError)
 

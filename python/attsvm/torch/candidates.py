@@ -103,6 +103,8 @@ def torch_threads(number: int) -> Iterator[None]:
 def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
     """The W of a column of the table, or None if the column has no W or its SVM has no solution.
 
+    For the column "cut" it is the head's own W, which the caller cuts.
+
     The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
     head = source.head

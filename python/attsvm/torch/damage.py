@@ -20,7 +20,6 @@ from .read import unchanged
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
-METRICS = ("auto", "KL", "1 - cosine")
 SMALL = 10**8  # a model runs on one PyTorch thread if its parameters times the positions of a batch are fewer
 # Number of output values stored of each batch; a later call that gets other values has another model or other inputs.
 SAMPLED = 64
@@ -94,7 +93,7 @@ class HeldOut:
     """Held-out batches with the model's original outputs, as ``pairs``."""
 
     def __init__(self, running: Substitution, batches: Iterable[Any], forward: Any, metric: str):
-        as_choice("metric", metric, METRICS)
+        as_choice("metric", metric, ("auto", "KL", "1 - cosine"))
         check_batches(batches)
         model = running.model
         self.running, self.metric = running, metric

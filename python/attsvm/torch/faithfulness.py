@@ -25,7 +25,6 @@ from .read import unchanged
 from .replacement import Form, Replacement, as_replacement
 from .substitute import substitution
 
-ROWS = ("heads", "layers")
 # Outputs that differ by at most this fraction of the largest output count as those of the same model.
 SAME = 1e-2
 LEADING = 4  # number of singular directions of each head that are removed in turn to measure the damage
@@ -148,7 +147,7 @@ def faithfulness(
     if not sizes:
         raise ValueError("queries must hold at least one number, got none")
     seeds, seed = as_count("seeds", seeds, 1), as_count("seed", seed)
-    as_choice("rows", rows, ROWS)
+    as_choice("rows", rows, ("heads", "layers"))
     directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
     drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]

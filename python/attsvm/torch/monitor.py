@@ -19,8 +19,6 @@ from .read import named, read, unchanged, unwrap
 from .standard_form import products, standardize
 from .watch import Attention, Watch
 
-TAG = "attsvm"
-
 
 class Monitor:
     """Measures all heads of a model on fixed batches, at regular steps of its training.
@@ -157,7 +155,7 @@ class Monitor:
         """The numbers of the last check by name, ``attsvm/L0H3/cosine`` and so on, as ``wandb.log`` takes them."""
         names = [name for name in COLUMNS if name not in {*WORDS, "step", "layer", "head"}]
         return {
-            f"{TAG}/{row['name']}/{name}": float(row[name])
+            f"attsvm/{row['name']}/{name}": float(row[name])
             for row in self.rows
             if row["step"] == self.rows[-1]["step"]
             for name in names

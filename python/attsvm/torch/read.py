@@ -21,7 +21,6 @@ from .batch import TOKENIZERS, Batch, check_batches
 from .record import Recorder
 from .watch import Watch
 
-SPACES = ("auto", "residual", "head")
 NOTHING = (
     "no attention seen: load the model with attn_implementation='sdpa' or 'eager' (flash and flex kernels, a softmax "
     "written out by hand, windows cut into chunks, as in Longformer, attention that was traced or scripted, and "
@@ -136,7 +135,7 @@ def read(
     (5, 5)
     """
     model = unwrap(model)
-    as_choice("space", space, SPACES)
+    as_choice("space", space, ("auto", "residual", "head"))
     threshold = as_threshold(threshold)
     if forward is not None and not callable(forward):
         raise TypeError(f"forward must be a function, got {type(forward).__name__}")

@@ -45,7 +45,7 @@ class Layer:
 
     def __init__(self, number: int, space: str, store: Path | None, call: Attention):
         self.heads = call.q.shape[1]
-        self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
+        self.number, self.module, self.scale, self.cap = number, call.within.name, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
         self.shared = shared_heads(call.k)

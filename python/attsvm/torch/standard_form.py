@@ -102,7 +102,7 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     largest = max(largest, call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()))
     most = AGREES + 2 * max(torch.finfo(x.dtype).eps for x in (call.q, call.result)) * (1 + largest)
-    read = f"attention read from {call.module or 'the model'}"
+    read = f"attention read from {call.within.name or 'the model'}"
     if not math.isfinite(off + most):
         raise ValueError(f"{read} cannot be checked: its logits, its values or what the model computed are not finite")
     if off > most:

@@ -165,8 +165,8 @@ class Substitution(Watch):
         whole = standardize(call, self.size)
         whole.result, H = whole.result.clone(), whole.q.shape[1]
         for head, value in values.items():
-            if head.module not in ("", call.module):
-                raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
+            if head.module not in ("", call.within.name):
+                raise _other(head, f"it ran in {call.within.name}, and the head was read in {head.module}")
             if head.number >= H:
                 raise _other(head, f"it has {H} heads")
             own = one_head(whole, head.number)

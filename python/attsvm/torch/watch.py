@@ -79,10 +79,6 @@ class Attention(Product):
     dropout: float = 0.0  # dropout rate of the probabilities of a fused call
     folded: int | None = None  # number of heads, if batch and heads are one dimension
 
-    @property
-    def module(self) -> str:
-        return self.within.name
-
 
 class Watch(TorchFunctionMode):
     """Observes the attention calls of a forward pass.
