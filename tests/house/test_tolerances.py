@@ -117,7 +117,7 @@ def probabilities_that_ran(size):
 
 def parallel_columns(size):
     """1 - cosine is half of the angle squared."""
-    residual = pytest.importorskip("attsvm.torch.residual")
+    residual = pytest.importorskip("attsvm.torch.standard_form")
     import torch
 
     wanted = torch.tensor([[1.0, 0], [np.sqrt(2 * size), 1e3]], dtype=torch.float64)  # beside a far longer column

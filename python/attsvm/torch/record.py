@@ -12,9 +12,8 @@ import torch
 from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
 from .batch import Batch, as_array
-from .residual import Residual, disagreement, find_residual, tolerance
 from .sampling import Column, Sample
-from .standard_form import sequence, shared_heads, standardize
+from .standard_form import Residual, disagreement, find_residual, sequence, shared_heads, standardize, tolerance
 from .watch import Attention
 
 

@@ -17,8 +17,7 @@ from ..heads.head import MADE_BY, Head
 from .batch import entries
 from .read import named, unwrap
 from .replacement import Call, Replacement, as_replacement
-from .residual import find_input
-from .standard_form import compared, one_head, single, standardize
+from .standard_form import compared, find_input, one_head, single, standardize
 from .watch import Attention, Watch
 
 SCALED = 1e-5  # two scalings of logits are equal if their relative difference is at most this
