@@ -12,7 +12,7 @@ import pytest
 import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
-from attsvm.torch.sampling import Column
+from attsvm.torch.record import Column
 from numpy.testing import assert_allclose, assert_array_equal
 from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
