@@ -126,7 +126,7 @@ def parallel_columns(size):
 
 def tolerance_of_replaced_heads(size):
     """The SVMs are asked for 1e-4."""
-    candidates = pytest.importorskip("attsvm.torch.candidates")
+    candidates = pytest.importorskip("attsvm.torch.replacement")
     asked = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "as_cases", lambda *_: SimpleNamespace(data=None, selected=None))

@@ -9,12 +9,11 @@
 
 from ..heads.faithful import Faithfulness
 from .cache import from_cache
-from .damage import damage
 from .faithfulness import faithfulness
 from .functions import attention, solve_svm
 from .monitor import Monitor
 from .read import read
-from .substitute import substitute
+from .substitute import damage, substitute
 
 __all__ = [
     "Faithfulness",

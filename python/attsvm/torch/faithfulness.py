@@ -19,11 +19,9 @@ from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from .candidates import Source, Weights, as_source, made, torch_threads
-from .damage import HeldOut
 from .read import unchanged
-from .replacement import Form, Replacement, as_replacement
-from .substitute import substitution
+from .replacement import Form, Replacement, Source, Weights, as_replacement, as_source, made, torch_threads
+from .substitute import HeldOut, substitution
 
 # Outputs that differ by at most this fraction of the largest output count as those of the same model.
 SAME = 1e-2
