@@ -170,12 +170,10 @@ class Monitor:
         """A callback for ``transformers.Trainer(.., callbacks=[monitor.for_trainer()])``."""
         from transformers import TrainerCallback
 
-        monitor = self
-
         class MonitorCallback(TrainerCallback):
-            def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            def on_step_end(callback, args: Any, state: Any, control: Any, **others: Any) -> None:
                 if state.is_world_process_zero:
-                    monitor(state.global_step)
+                    self(state.global_step)
 
             on_train_begin = on_step_end
 
@@ -188,12 +186,10 @@ class Monitor:
         except ImportError:
             from pytorch_lightning import Callback
 
-        monitor = self
-
         class MonitorCallback(Callback):
-            def on_train_batch_end(self, trainer: Any, *others: Any) -> None:
+            def on_train_batch_end(callback, trainer: Any, *others: Any) -> None:
                 if trainer.is_global_zero:
-                    monitor(trainer.global_step)
+                    self(trainer.global_step)
 
             on_train_start = on_train_batch_end
 

@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..common.check import as_floats
 from ..heads.cases import Cases, as_cases
@@ -45,8 +46,7 @@ DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=Tru
 Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of a substitute; None if the substitute has no W
 
 
-@dataclass(eq=False)
-class Call:
+class Call(NamedTuple):
     """The arrays of one head in an attention call.
 
     ``x`` are tokens (B, T, dk), ``z`` queries (B, S, dz).  ``seen`` (B, S, T) says whether a query sees a token.
@@ -150,7 +150,7 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
     rows = [row for call in calls for row in zip(*_parts(call, K, Q), call.seen, strict=True)]
     if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
-    product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
+    product, bias, seen = (pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
     cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink for call in calls])
     size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(tops).mean())
     if size == 0:
@@ -214,8 +214,7 @@ def _one_hot(call: Call, wanted: Tensor) -> Tensor:
     return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), uniform(call))
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
+class Source(NamedTuple):
     """A head, its hard queries, and its best positional rule.
 
     ``rows`` has a row (sequence, query, selected token) for each hard query.  The rule selects the token ``offset``
@@ -347,7 +346,7 @@ def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
     def padded(entries: np.ndarray) -> Tensor:
         """The entries of each query as a row, with zeros after its last token."""
         rows = list(map(torch.from_numpy, cases.split(entries)))
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        return pad_sequence(rows, batch_first=True)
 
     x, y, seen = map(padded, (data.keys[data._token_of()].astype(np.float64), targets, np.ones(len(targets))))
     z, hidden = torch.from_numpy(np.array(data.queries)), seen == 0

@@ -21,7 +21,7 @@ import types
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,8 +52,7 @@ class Running:
     done: bool = False
 
 
-@dataclass(eq=False)
-class LinearMap:
+class LinearMap(NamedTuple):
     """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
     output: Tensor
