@@ -256,12 +256,13 @@ def without_directions(
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
-        lost = without(value, left[:, k], right[:, k])
         others = [
             without(value, *(side @ rng.standard_normal(len(values)) for side in (left, right))) for _ in range(RANDOM)
         ]
-        beside_it = str(beside[k]) if k < len(beside) else ""
         found.append(
-            LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
-        )
+            LostDirection(
+                head.label, k, str(named), named.share, value, without(value, left[:, k], right[:, k]),
+                float(np.mean(others)), str(beside[k]) if k < len(beside) else "",
+            )
+        )  # fmt: skip
     return found
