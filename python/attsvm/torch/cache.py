@@ -116,8 +116,7 @@ def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Bat
         held = torch.arange(length) < torch.tensor(list(map(len, words)))[:, None]
         given = {"attention_mask": held, "input_ids": held.flatten().cumsum(0).view_as(held) * held}
         vocabulary += itertools.chain.from_iterable(words)
-    of_words = SimpleNamespace(id_to_token=vocabulary.__getitem__)
-    return Batch(given, torch.nn.Identity(), tokenizer=of_words)
+    return Batch(given, torch.nn.Identity(), tokenizer=SimpleNamespace(id_to_token=vocabulary.__getitem__))
 
 
 def _tensor(name: str, x: Any) -> Tensor:

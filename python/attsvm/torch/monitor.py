@@ -238,8 +238,7 @@ def in_probabilities(
 def of_head(head: Head, gradients: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
     """The gradients that belong to a head: an array (S, T) without padding for each kept sequence."""
     text = head.text
-    places = zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     return [
         gradients[head.layer][number][head.number, query : query + S, token : token + T]
-        for number, query, token, S, T in places
+        for number, query, token, S, T in zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     ]

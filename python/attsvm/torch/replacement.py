@@ -209,8 +209,7 @@ def uniform(call: Call) -> Tensor:
 
 
 def _one_hot(call: Call, wanted: Tensor) -> Tensor:
-    tokens = torch.arange(call.seen.shape[-1], device=wanted.device)
-    there = (wanted[..., None] == tokens) & call.seen
+    there = (wanted[..., None] == torch.arange(call.seen.shape[-1], device=wanted.device)) & call.seen
     return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), uniform(call))
 
 

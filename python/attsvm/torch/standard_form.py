@@ -63,10 +63,10 @@ def standardize(call: Attention, batch: int | None) -> Attention:
 
 
 def one_head(call: Attention, h: int) -> Attention:
-    """The part of head h of a call in standard form, without the axis of heads."""
-    arrays = {name: getattr(call, name) for name in ("q", "k", "v", "tensor", "result")}
+    """The part of head h of a call in standard form, whose tensors all lose their axis of heads."""
     H = call.q.shape[1]
-    return replace(call, **{name: x[:, h * x.shape[1] // H] for name, x in arrays.items() if x is not None})
+    arrays = {name: x[:, h * x.shape[1] // H] for name, x in vars(call).items() if isinstance(x, Tensor)}
+    return replace(call, **arrays)
 
 
 def single(x: Tensor) -> Tensor:
@@ -76,9 +76,10 @@ def single(x: Tensor) -> Tensor:
 
 def shared_heads(k: Tensor) -> int:
     """Number of neighbouring heads that have equal keys because the model repeated each key head; 1 if it did not."""
-    heads = k.shape[1]
-    sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
-    return next((size for size in sizes if torch.equal(k, k[:, ::size].repeat_interleave(size, 1))), 1)
+    for size in range(k.shape[1], 1, -1):
+        if k.shape[1] % size == 0 and torch.equal(k, k[:, ::size].repeat_interleave(size, 1)):
+            return size
+    return 1
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
