@@ -250,8 +250,7 @@ def without_directions(
 
     def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
         direction = np.outer(a, b)
-        W = head.W - size * direction / np.linalg.norm(direction)
-        return float(damage({head: as_replacement(head, W)}).mean())
+        return float(damage({head: as_replacement(head, head.W - size * direction / np.linalg.norm(direction))}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):

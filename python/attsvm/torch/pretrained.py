@@ -69,9 +69,12 @@ def text_batches(
     """
     rows = [tokenizer(sentence)["input_ids"] for sentence in sentences if len(sentence) <= LONGEST]
     rows = sorted((ids for ids in rows if low <= len(ids) <= high), key=len)
-    parts = [ids for _, group in itertools.groupby(rows, len) for ids in torch.tensor(list(group)).split(BATCH)]
     names = ["input_ids", "decoder_input_ids"] if both else ["input_ids"]
-    found = [dict.fromkeys(names, ids) | {"attention_mask": torch.ones_like(ids)} for ids in parts]
+    found = [
+        dict.fromkeys(names, ids) | {"attention_mask": torch.ones_like(ids)}
+        for _, group in itertools.groupby(rows, len)
+        for ids in torch.tensor(list(group)).split(BATCH)
+    ]
     return found, len(rows)
 
 

@@ -259,8 +259,7 @@ class Recorder:
             size = self.batch.size
             self.size = size if size and n % size == 0 else n
             for entry in range(self.size):
-                tokens = self.batch.tokens(entry, call.k.shape[2]) * (n // self.size)
-                self.sample.take(self.entries + entry, tokens)
+                self.sample.take(self.entries + entry, self.batch.tokens(entry, call.k.shape[2]) * (n // self.size))
             self.keep = self.sample.sequences()
             for layer in self.layers.values():
                 layer.kept = [one for one in layer.kept if one.entry in self.keep]

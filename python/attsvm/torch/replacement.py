@@ -331,8 +331,8 @@ def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     """The head's own attention probability of each entry (query, token) of the cases."""
     attention = functools.lru_cache(1)(head.sequence_attention)  # rows come by sequence: only the last one is kept
-    pairs = zip(cases.rows.tolist(), cases.split(cases.tokens), strict=True)
-    return np.concatenate([attention(i)[q, window] for (i, q, _), window in pairs])
+    windows = cases.split(cases.tokens)
+    return np.concatenate([attention(i)[q, window] for (i, q, _), window in zip(cases.rows, windows, strict=True)])
 
 
 def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
@@ -344,8 +344,7 @@ def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
 
     def padded(entries: np.ndarray) -> Tensor:
         """The entries of each query as a row, with zeros after its last token."""
-        rows = list(map(torch.from_numpy, cases.split(entries)))
-        return pad_sequence(rows, batch_first=True)
+        return pad_sequence([torch.from_numpy(row) for row in cases.split(entries)], batch_first=True)
 
     x, y, seen = map(padded, (data.keys[data._token_of()].astype(np.float64), targets, np.ones(len(targets))))
     z, hidden = torch.from_numpy(np.array(data.queries)), seen == 0

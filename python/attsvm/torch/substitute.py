@@ -185,8 +185,7 @@ class Substitution(Watch):
                 given = own.tensor[..., prob.shape[-1] :].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
-            seen = part.seen.any(-1, keepdim=True)
-            own.result.copy_(torch.where(seen, new.to(own.result), own.result))
+            own.result.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.result), own.result))
         return whole.result.reshape(call.result.shape)
 
 

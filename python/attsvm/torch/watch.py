@@ -233,8 +233,8 @@ class Watch(TorchFunctionMode):
             if any(x is prob for x in given):
                 self.miss(module)
         if self.waiting is not None and len(given) == 2 and any(given[0] is prob for prob in self.own):
-            fits = given[1].ndim == given[0].ndim and not isinstance(args[0], str)
-            self.waiting.v = given[1] if fits else None
+            if given[1].ndim == given[0].ndim and not isinstance(args[0], str):
+                self.waiting.v = given[1]
             self._flush()
 
     def _flush(self) -> None:
