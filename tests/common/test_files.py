@@ -81,7 +81,7 @@ def writes(call):
 
 
 def test_no_other_way_to_write():
-    """Beside the one function, files are opened for appending and for scratch alone, and only it gets paths."""
+    """Beside the one function, files are opened for appending alone, and only it gets paths."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
@@ -92,7 +92,6 @@ def test_no_other_way_to_write():
         "heads/kept.py": ["open(path, 'r+b')", "open(self.path, 'ab')"],  # heads as they finish, or what is cut short
         "heads/steps.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
         "torch/monitor.py": ["open(self.file, 'rb+')"],  # a line cut short is cut off
-        "torch/sampling.py": ["open(self.store / f'{self.name}.part', 'w+b')"],  # scratch
     }
 
 

@@ -110,14 +110,14 @@ def probabilities_that_ran(size):
         plain=True,
         result=ran,
         fused=False,
-        module="",
+        within=SimpleNamespace(name=""),
     )
-    return refuses(call.sequence, of, 0, error=call.Disagreement)
+    return refuses(call.sequence, of, 0, error=ValueError)
 
 
 def parallel_columns(size):
     """1 - cosine is half of the angle squared."""
-    residual = pytest.importorskip("attsvm.torch.residual")
+    residual = pytest.importorskip("attsvm.torch.standard_form")
     import torch
 
     wanted = torch.tensor([[1.0, 0], [np.sqrt(2 * size), 1e3]], dtype=torch.float64)  # beside a far longer column
@@ -126,7 +126,7 @@ def parallel_columns(size):
 
 def tolerance_of_replaced_heads(size):
     """The SVMs are asked for 1e-4."""
-    candidates = pytest.importorskip("attsvm.torch.candidates")
+    candidates = pytest.importorskip("attsvm.torch.replacement")
     asked = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "as_cases", lambda *_: SimpleNamespace(data=None, selected=None))

@@ -12,10 +12,9 @@ import torch
 from attsvm.heads.cases import as_cases
 from attsvm.heads.directions import directions, name_directions
 from attsvm.heads.sequences import Text
-from attsvm.torch.candidates import _whitened_cut, as_source
-from attsvm.torch.candidates import made as make
-from attsvm.torch.damage import HeldOut
-from attsvm.torch.faithfulness import without_directions
+from attsvm.torch.faithfulness import HeldOut, without_directions
+from attsvm.torch.replacement import _whitened_cut, as_source
+from attsvm.torch.replacement import made as make
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn import functional as F
 

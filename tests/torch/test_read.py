@@ -12,7 +12,7 @@ import pytest
 import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
-from attsvm.torch.sampling import Column
+from attsvm.torch.record import Column
 from numpy.testing import assert_allclose, assert_array_equal
 from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
@@ -227,7 +227,7 @@ def test_arguments_that_do_not_fit(batches, options, error, message):
     ],
 )
 def test_a_tokenizer_of_another_vocabulary_is_refused(names, said):
-    batch = Batch({"input_ids": torch.tensor([[0, 7]])}, lambda input_ids: None, None, SimpleNamespace(**names))
+    batch = Batch({"input_ids": torch.tensor([[0, 7]])}, torch.nn.Identity(), None, SimpleNamespace(**names))
     with pytest.raises(ValueError, match=f"tokenizer must name all tokens of the model, as its own does, got {said}"):
         batch.words(0, "", "self", 1, 2, slice(2), True)
 

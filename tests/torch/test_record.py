@@ -6,7 +6,7 @@ import attsvm.torch
 import numpy as np
 import pytest
 import torch
-from attsvm.torch import residual, watch
+from attsvm.torch import standard_form, watch
 from numpy.testing import assert_allclose
 from spellings import Own
 
@@ -114,7 +114,7 @@ def test_columns_are_parallel_and_close(turn, size, fits):
     basis = torch.linalg.qr(drawn(30, 4))[0]
     wanted = basis[:, :2] * torch.tensor([1.0, size], dtype=torch.float64)
     wanted[:, 1] += turn * size * basis[:, 3]
-    match = residual._match(wanted, 2 * basis[:, [2, 1, 0]], 2.0**-52)
+    match = standard_form._match(wanted, 2 * basis[:, [2, 1, 0]], 2.0**-52)
     assert (match is not None) == fits
     if fits:
         assert match[0].tolist() == [2, 1] and match[1].tolist() == pytest.approx([0.5, size / 2])

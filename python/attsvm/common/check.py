@@ -96,7 +96,7 @@ def check_shape(
         comma = "," * (len(wanted) == 1)
         known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
         equals = "" if known == letters else f" = ({known}{comma})"
-        raise ValueError(f"{name} must have shape ({letters}{comma}){equals}, got {array.shape}")
+        raise ValueError(f"{name} must have shape ({letters}{comma}){equals}, got {tuple(array.shape)}")
     if array.size == 0 and not empty:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
 

@@ -8,14 +8,12 @@
 """
 
 from ..heads.faithful import Faithfulness
-from .attention import attention
 from .cache import from_cache
-from .damage import damage
 from .faithfulness import faithfulness
+from .functions import attention, solve_svm
 from .monitor import Monitor
 from .read import read
-from .solve import solve_svm
-from .substitute import substitute
+from .substitute import damage, substitute
 
 __all__ = [
     "Faithfulness",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ class Batch:
     of entries (None if no tensor shows it).
     """
 
-    def __init__(self, batch: Any, call: Callable[..., Any], device: torch.device | None, tokenizer: Any = None):
-        self.call, self.tokenizer = call, tokenizer
+    def __init__(self, batch: Any, model: torch.nn.Module, forward: Any = None, tokenizer: Any = None):
+        call = model if forward is None else forward
+        self.call, self.tokenizer, device = call, tokenizer, device_of(model)
         self.given: Any
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
@@ -138,6 +139,18 @@ def check_batches(batches: Any) -> None:
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
 
 
+def device_of(model: torch.nn.Module) -> torch.device | None:
+    """The device of the model's parameters, or None if the model has no parameters."""
+    device = None
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(
+                f"model must hold its values, got {name} on the meta device: load all weights, without offloading them"
+            )
+        device = device or parameter.device
+    return device
+
+
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
     """Number of entries of the batch in a model's arguments, or None if no tensor shows this number."""
     return next((len(x) for x in tensors(args, kwargs) if x.ndim >= (3 if x.is_floating_point() else 2)), None)
@@ -159,4 +172,4 @@ def _move(value: Any, device: torch.device | None) -> Any:
             "batches must hold what the model takes, numbers, got text: make each batch by "
             'tokenizer(list_of_texts, return_tensors="pt", padding=True)'
         )
-    return value.to(device) if isinstance(value, Tensor) and device is not None else value
+    return value.to(device) if isinstance(value, Tensor) else value

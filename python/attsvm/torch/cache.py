@@ -17,7 +17,6 @@ from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
 from .batch import Batch
 from .products import as_added
 from .record import Recorder
-from .sampling import Sample
 from .standard_form import products, single
 from .watch import Attention, Running
 
@@ -100,7 +99,7 @@ def from_cache(
         logits = logits + _fit("bias", _floats("bias", bias), shape)
     within = Running(module, "", [])
     call = Attention(q, k, logits, scaling, plain=False, result=torch.softmax(logits, -1), within=within, maps=[])
-    recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
+    recorder = Recorder(shape[0] * shape[3], 0, "head")
     recorder.begin(_batch(shape[0], shape[3], tokens))
     recorder.count = as_count("layer", layer)
     recorder(call)
@@ -117,8 +116,7 @@ def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Bat
         held = torch.arange(length) < torch.tensor(list(map(len, words)))[:, None]
         given = {"attention_mask": held, "input_ids": held.flatten().cumsum(0).view_as(held) * held}
         vocabulary += itertools.chain.from_iterable(words)
-    of_words = SimpleNamespace(id_to_token=vocabulary.__getitem__)
-    return Batch(given, lambda **given: None, None, of_words)
+    return Batch(given, torch.nn.Identity(), tokenizer=SimpleNamespace(id_to_token=vocabulary.__getitem__))
 
 
 def _tensor(name: str, x: Any) -> Tensor:
@@ -135,7 +133,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> Tensor:
     if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
         expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
         raise ValueError(f"{name} must hold {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
-    if ndim is not None and not bool(torch.isfinite(tensor).all()):
+    if ndim is not None and not torch.isfinite(tensor).all():
         raise ValueError(f"{name} must be finite")
     return single(tensor)
 

@@ -19,13 +19,10 @@ from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from .candidates import Source, Weights, as_source, made, torch_threads
-from .damage import HeldOut
 from .read import unchanged
-from .replacement import Form, Replacement, as_replacement
-from .substitute import substitution
+from .replacement import Form, Replacement, Source, Weights, as_replacement, as_source, made, torch_threads
+from .substitute import HeldOut, substitution
 
-ROWS = ("heads", "layers")
 # Outputs that differ by at most this fraction of the largest output count as those of the same model.
 SAME = 1e-2
 LEADING = 4  # number of singular directions of each head that are removed in turn to measure the damage
@@ -148,7 +145,7 @@ def faithfulness(
     if not sizes:
         raise ValueError("queries must hold at least one number, got none")
     seeds, seed = as_count("seeds", seeds, 1), as_count("seed", seed)
-    as_choice("rows", rows, ROWS)
+    as_choice("rows", rows, ("heads", "layers"))
     directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
     drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
@@ -168,7 +165,7 @@ def faithfulness(
         for one in plan
         if row == ALL or one[1] in (0, sizes[-1])
     }
-    values: defaultdict[Head, dict[Run, Replacement]] = defaultdict(dict)
+    values: dict[Head, dict[Run, Replacement]] = {}
     damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
@@ -184,9 +181,12 @@ def faithfulness(
                     source = sources[head]
                     weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
                     del kept.found[head.label]
-                    for each, pair in weights.items():
-                        rule = source.rule if each[0] == "rule" else "uniform"
-                        values[head][each] = as_replacement(head, rule) if pair is None else Form(*pair)
+                    values[head] = {
+                        each: as_replacement(head, source.rule if each[0] == "rule" else "uniform")
+                        if pair is None
+                        else Form(*pair)
+                        for each, pair in weights.items()
+                    }
                     if directions:
                         lost += _once(
                             kept, f"directions of {head.label}", "directions", without_directions, source,
@@ -249,22 +249,19 @@ def without_directions(
     rng = np.random.default_rng([seed, head.layer, head.number])
 
     def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
-        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b))}).mean())
+        direction = np.outer(a, b)
+        return float(damage({head: as_replacement(head, head.W - size * direction / np.linalg.norm(direction))}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
-        lost = without(value, left[:, k], right[:, k])
-        others = []
-        for _ in range(RANDOM):
-            a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
-            others.append(without(value, a, b))
-        beside_it = str(beside[k]) if k < len(beside) else ""
+        others = [
+            without(value, *(side @ rng.standard_normal(len(values)) for side in (left, right))) for _ in range(RANDOM)
+        ]
         found.append(
-            LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
-        )
+            LostDirection(
+                head.label, k, str(named), named.share, value, without(value, left[:, k], right[:, k]),
+                float(np.mean(others)), str(beside[k]) if k < len(beside) else "",
+            )
+        )  # fmt: skip
     return found
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x)

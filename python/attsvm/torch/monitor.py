@@ -15,11 +15,9 @@ from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .batch import Batch, as_array
-from .read import device_of, named, read, unchanged, unwrap
+from .read import named, read, unchanged, unwrap
 from .standard_form import products, standardize
 from .watch import Attention, Watch
-
-TAG = "attsvm"
 
 
 class Monitor:
@@ -157,7 +155,7 @@ class Monitor:
         """The numbers of the last check by name, ``attsvm/L0H3/cosine`` and so on, as ``wandb.log`` takes them."""
         names = [name for name in COLUMNS if name not in {*WORDS, "step", "layer", "head"}]
         return {
-            f"{TAG}/{row['name']}/{name}": float(row[name])
+            f"attsvm/{row['name']}/{name}": float(row[name])
             for row in self.rows
             if row["step"] == self.rows[-1]["step"]
             for name in names
@@ -172,12 +170,10 @@ class Monitor:
         """A callback for ``transformers.Trainer(.., callbacks=[monitor.for_trainer()])``."""
         from transformers import TrainerCallback
 
-        monitor = self
-
         class MonitorCallback(TrainerCallback):
-            def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            def on_step_end(callback, args: Any, state: Any, control: Any, **others: Any) -> None:
                 if state.is_world_process_zero:
-                    monitor(state.global_step)
+                    self(state.global_step)
 
             on_train_begin = on_step_end
 
@@ -190,12 +186,10 @@ class Monitor:
         except ImportError:
             from pytorch_lightning import Callback
 
-        monitor = self
-
         class MonitorCallback(Callback):
-            def on_train_batch_end(self, trainer: Any, *others: Any) -> None:
+            def on_train_batch_end(callback, trainer: Any, *others: Any) -> None:
                 if trainer.is_global_zero:
-                    monitor(trainer.global_step)
+                    self(trainer.global_step)
 
             on_train_start = on_train_batch_end
 
@@ -220,7 +214,7 @@ def in_probabilities(
     for values in batches:
         calls: list[Attention] = []
         watch = Watch(calls.append)
-        batch = Batch(values, model, device_of(model))
+        batch = Batch(values, model)
         with unchanged(model), named(model, watch), torch.enable_grad(), watch:
             value = loss(model, batch.given)
             watch.finish()
@@ -244,8 +238,7 @@ def in_probabilities(
 def of_head(head: Head, gradients: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
     """The gradients that belong to a head: an array (S, T) without padding for each kept sequence."""
     text = head.text
-    places = zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     return [
         gradients[head.layer][number][head.number, query : query + S, token : token + T]
-        for number, query, token, S, T in places
+        for number, query, token, S, T in zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     ]

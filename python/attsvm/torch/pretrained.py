@@ -50,38 +50,36 @@ def load(model: Any) -> tuple[torch.nn.Module, Any]:
     try:
         loaded = AutoModel.from_pretrained(name, local_files_only=True).float().eval()
         taken = getattr(loaded, "main_input_name", "input_ids")
-        if taken == IMAGE_INPUT:
-            return loaded, AutoImageProcessor.from_pretrained(name, local_files_only=True)
-        if taken != "input_ids":
+        makers = {"input_ids": AutoTokenizer, IMAGE_INPUT: AutoImageProcessor}
+        if taken not in makers:
             raise ValueError(f"it takes {taken}, not text or images: use attsvm.torch.read")
-        return loaded, AutoTokenizer.from_pretrained(name, local_files_only=True)
+        return loaded, makers[taken].from_pretrained(name, local_files_only=True)
     except Exception as error:  # a damaged folder can raise any exception
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"transformers cannot load {name}: {reason[0]}") from None
 
 
 def text_batches(
-    tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool = False
+    tokenizer: Any, sentences: Sequence[str], low: int, high: int, both: bool
 ) -> tuple[list[dict[str, torch.Tensor]], int]:
-    """Returns batches of the sentences whose number of tokens is within ``lengths``; and the number of these sentences.
+    """Returns batches of the sentences with ``low`` to ``high`` tokens; and the number of these sentences.
 
     All sentences of a batch have the same length, so that there is no padding.  ``both``: the model has an encoder and
     a decoder, which get the same tokens.
     """
     rows = [tokenizer(sentence)["input_ids"] for sentence in sentences if len(sentence) <= LONGEST]
-    rows = sorted((ids for ids in rows if lengths[0] <= len(ids) <= lengths[1]), key=len)
-    parts = [ids for _, group in itertools.groupby(rows, len) for ids in torch.tensor(list(group)).split(BATCH)]
+    rows = sorted((ids for ids in rows if low <= len(ids) <= high), key=len)
     names = ["input_ids", "decoder_input_ids"] if both else ["input_ids"]
-    found = [dict.fromkeys(names, ids) | {"attention_mask": torch.ones_like(ids)} for ids in parts]
+    found = [
+        dict.fromkeys(names, ids) | {"attention_mask": torch.ones_like(ids)}
+        for _, group in itertools.groupby(rows, len)
+        for ids in torch.tensor(list(group)).split(BATCH)
+    ]
     return found, len(rows)
 
 
 def read_pretrained(
-    model: Any,
-    files: Sequence[Path] = (),
-    lengths: tuple[int, int] = (10, 50),
-    progress: bool | None = None,
-    **options: Any,
+    model: Any, files: Sequence[Path], lengths: tuple[int, int], progress: bool | None, **options: Any
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
     """The attention heads of a model that transformers loads from a folder or its local cache, and some inputs.
 
@@ -107,10 +105,10 @@ def read_pretrained(
         if len(files) > 1:
             raise ValueError(f"{model} reads text: one file of it is taken, got {len(files)}")
         sentences = read_sentences(files[0] if files else EXAMPLE)
-        most = getattr(loaded.config, "max_position_embeddings", None) or lengths[1]
-        low, high = lengths[0], min(lengths[1], int(most))
-        both = bool(getattr(loaded.config, "is_encoder_decoder", False))
-        found, total = text_batches(processor, sentences, (low, high), both)
+        low, high = lengths
+        high = min(high, int(getattr(loaded.config, "max_position_embeddings", None) or high))
+        both = getattr(loaded.config, "is_encoder_decoder", False)
+        found, total = text_batches(processor, sentences, low, high, both)
         if total < 2:
             raise ValueError(f"the text has {total} sentences of {low} to {high} tokens, too few to learn from")
         words = f"{total} of {len(sentences)} sentences ({low} to {high} tokens)"
@@ -135,10 +133,7 @@ def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
         return _digits(), f"{MADE} images (handwritten digits of scikit-learn, resized by the model's processor)"
     found: list[Any] = []
     for path in map(Path, files):
-        if path.is_dir():
-            found += sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
-        else:
-            found.append(path)
+        found += sorted(own for own in path.iterdir() if own.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
     if len(found) < 2:
         raise ValueError(f"{', '.join(map(str, files))} has {len(found)} images, too few to learn from")
     return found, f"{len(found)} images"

@@ -73,7 +73,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
         new.plain = False  # factors 0 and 1 may be part of a mask: 0 hides a token if a later term is added
-    elif name in SCALE_NAMES or name in DIVIDE_NAMES:
+    elif name in SCALE_NAMES | DIVIDE_NAMES:
         fits = _scaled(new, other, name in DIVIDE_NAMES)
     elif name == "tanh":
         new.cap, fits = 1.0, own.cap is None
@@ -82,7 +82,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
     elif name in ("cat", "concat", "concatenate"):
         parts = args[0] if args else kwargs["tensors"]
         fits = parts[0] is own.tensor and over_last(args, kwargs, out)
-    elif name in ("transpose", "swapaxes", "mT", "get"):
+    elif name in ("transpose", "swapaxes", "get"):
         new.q, new.k, turned = own.k, own.q, own.tensor.mT
         fits = out.shape == turned.shape and out.stride() == turned.stride()
     else:

@@ -19,10 +19,8 @@ from ..common.progress import counted
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
 from .record import Recorder
-from .sampling import Sample
 from .watch import Watch
 
-SPACES = ("auto", "residual", "head")
 NOTHING = (
     "no attention seen: load the model with attn_implementation='sdpa' or 'eager' (flash and flex kernels, a softmax "
     "written out by hand, windows cut into chunks, as in Longformer, attention that was traced or scripted, and "
@@ -137,7 +135,7 @@ def read(
     (5, 5)
     """
     model = unwrap(model)
-    as_choice("space", space, SPACES)
+    as_choice("space", space, ("auto", "residual", "head"))
     threshold = as_threshold(threshold)
     if forward is not None and not callable(forward):
         raise TypeError(f"forward must be a function, got {type(forward).__name__}")
@@ -153,12 +151,12 @@ def read(
     if layers is not None and not isinstance(layers, Iterable):
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
-    recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
-    device, watch = device_of(model), Watch(recorder)
+    recorder = Recorder(tokens, as_count("seed", seed), space, chosen, folder)
+    watch = Watch(recorder)
     try:
         with unchanged(model), named(model, watch), torch.no_grad():
             for values in counted(batches, operator.length_hint(batches) or None, "read", "batch", progress):
-                batch = Batch(values, model if forward is None else forward, device, tokenizer)
+                batch = Batch(values, model, forward, tokenizer)
                 recorder.begin(batch)
                 with watch:
                     batch.call(*batch.args, **batch.kwargs)
@@ -182,18 +180,6 @@ def read(
     if not wanted or wanted.difference(*names):
         raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")
     return ByName(head for head, own in zip(found, names, strict=True) if wanted & own)
-
-
-def device_of(model: torch.nn.Module) -> torch.device | None:
-    """The device of the model's parameters, or None if the model has no parameters."""
-    device = None
-    for name, parameter in model.named_parameters():
-        if parameter.is_meta:
-            raise ValueError(
-                f"model must hold its values, got {name} on the meta device: load all weights, without offloading them"
-            )
-        device = device or parameter.device
-    return device
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:

@@ -1,21 +1,89 @@
-"""Recording of attention calls: the kept sequences of each layer, and the heads made from them."""
+"""Recording of attention calls: a random sample of sequences, their arrays in each layer, and the heads of these."""
 
 from __future__ import annotations
 
 import functools
+import heapq
+import random
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ..common.storage import replacing
 from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
 from .batch import Batch, as_array
-from .residual import Residual, disagreement, find_residual, tolerance
-from .sampling import Column, Sample
-from .standard_form import sequence, shared_heads, single, standardize
+from .standard_form import Residual, disagreement, find_residual, sequence, shared_heads, standardize, tolerance
 from .watch import Attention
+
+
+class Sample:
+    """A random sample of whole sequences with about ``tokens`` tokens, drawn while the sequences arrive.
+
+    Each sequence draws a number.  The sequences with the smallest numbers are kept, the fewest with ``tokens`` tokens.
+    """
+
+    def __init__(self, tokens: int, seed: int):
+        self.tokens, self.random = tokens, random.Random(seed)
+        self.heap: list[tuple[float, int, int]] = []  # the sample: (-random number, sequence, number of its tokens)
+        self.held = 0
+
+    def take(self, sequence: int, tokens: int) -> None:
+        """Adds a sequence; others, or the new one, may leave the sample."""
+        heapq.heappush(self.heap, (-self.random.random(), sequence, tokens))
+        self.held += tokens
+        while self.held - self.heap[0][2] >= self.tokens:
+            self.held -= heapq.heappop(self.heap)[2]
+
+    def sequences(self) -> set[int]:
+        """The sequences of the sample."""
+        return {sequence for _, sequence, _ in self.heap}
+
+
+class Column:
+    """Arrays (rows, groups, width) of sequences, kept in memory or appended to a file."""
+
+    def __init__(self, name: str, store: Path | None):
+        self.name, self.store = name, store
+        self.file: Any = None
+
+    def add(self, array: np.ndarray) -> Any:
+        """Keeps an array; returns its handle for :meth:`collect`."""
+        array = np.ascontiguousarray(array)
+        if self.store is None:
+            return array
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(dir=self.store)  # it is deleted when collect closes it
+        handle = (array.shape, array.dtype, self.file.tell())
+        self.file.write(array.data)
+        return handle
+
+    def collect(self, handles: list[Any]) -> list[np.ndarray]:
+        """One array (rows of all sequences, width) for each group, joined from the arrays that were added."""
+        parts = handles
+        if self.store is not None:
+            # np.memmap moves to the end of the file, which writes what is buffered.
+            raw = np.memmap(self.file, np.uint8, "r") if self.file.tell() else np.empty(0, np.uint8)
+            parts = [np.ndarray(shape, dtype, raw, at) for shape, dtype, at in handles]
+        _, groups, width = parts[0].shape
+        if self.store is None:
+            return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
+        path, shape = self.store / f"{self.name}.npy", (groups, sum(map(len, parts)), width)
+        layout = {"descr": np.lib.format.dtype_to_descr(parts[0].dtype), "fortran_order": False, "shape": shape}
+        with replacing(path) as file:  # the file is not memory-mapped, since only a write reports a full disk
+            np.lib.format.write_array_header_2_0(file, layout)
+            for group in range(groups):
+                for part in parts:  # one by one, since all parts together may not fit into memory
+                    file.write(part[:, group].tobytes())
+        self.close()
+        return list(np.load(path, mmap_mode="r"))
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
 
 
 class KeptSequence(NamedTuple):
@@ -45,7 +113,7 @@ class Layer:
 
     def __init__(self, number: int, space: str, store: Path | None, call: Attention):
         self.heads = call.q.shape[1]
-        self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
+        self.number, self.module, self.scale, self.cap = number, call.within.name, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
         self.shared = shared_heads(call.k)
@@ -77,17 +145,17 @@ class Layer:
     def add(self, call: Attention, b: int, entry: int, batch: Batch) -> None:
         q, k, (visible, bias, sink), prob, norms = sequence(call, b)
         S, T = prob.shape[1:]
-        seen: Any = as_array(visible)
-        # Queries that are no padding and see a token, and the tokens that these queries see.
-        live = seen[0].any(axis=1) & batch.live(b, S, self.module, self.kind)
-        tokens = seen.any(axis=0)[live].any(axis=0)
-        same = self.kind == "self" and S == T
-        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
-        seen, live = seen[:, rows, columns], live[rows]
-        if len(seen) > 1:
+        if len(visible) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
+        seen: Any = as_array(visible[0])
+        # Queries that are no padding and see a token, and the tokens that these queries see.
+        live = seen.any(axis=1) & batch.live(b, S, self.module, self.kind)
+        tokens = seen[live].any(axis=0)
+        same = self.kind == "self" and S == T
+        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
+        seen, live = seen[rows, columns], live[rows]
         dead = ~live | as_array(prob[:, rows].isnan().any(-1).any(0))  # with nan, in any head, a query does not count
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
@@ -97,8 +165,8 @@ class Layer:
         words = functools.partial(batch.words, b, self.module, self.kind, len(call.q))
         self.kept.append(
             KeptSequence(
-                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
-                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[1],
+                *_windows(seen & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
                 _choose(prob[:, rows, columns], dead), _cut(norms, columns),
                 words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
                 {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
@@ -133,8 +201,8 @@ class Layer:
         counts = np.array(list(map(len, start))) if self.kind == "cross" else None
         texts = [
             Text(
-                keys, sizes, None if words[0] is None else words, counts,
-                None if query_words[0] is None else query_words, np.concatenate(start), np.concatenate(stop), visible,
+                keys, sizes, None if None in words else words, counts,
+                None if None in query_words else query_words, np.concatenate(start), np.concatenate(stop), visible,
                 np.array(numbers), np.array(places), self.passed,
             )
             for keys in arrays.get("x", arrays["k"])
@@ -146,8 +214,8 @@ class Layer:
             bias, sink = (self._own_parts(some, h) for some in (biases, sinks))
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
             queries = arrays["q"][h] if self.residual is None else arrays.get("z", [None])[0]
-            if bias is not None:
-                K, Q = _with_one(K), _with_one(Q)
+            if bias is not None:  # K and Q get one more row and column, through which the bias enters unchanged
+                K, Q = (torch.block_diag(torch.from_numpy(x), torch.ones(1, 1)).numpy() for x in (K, Q))
             found.append(
                 Head(
                     self.number, h, text, K, Q, queries, self.kind, self.module,
@@ -171,8 +239,9 @@ class Layer:
 class Recorder:
     """Collects the attention calls of forward passes, batch by batch."""
 
-    def __init__(self, sample: Sample, space: str, layers: Any = None, store: Path | None = None):
-        self.sample, self.space, self.wanted, self.store = sample, space, layers, store
+    def __init__(self, tokens: int, seed: int, space: str, layers: Any = None, store: Path | None = None):
+        self.space, self.wanted, self.store = space, layers, store
+        self.sample = Sample(tokens, seed)
         self.layers: dict[int, Layer] = {}
         self.entries = 0  # number of entries of all earlier batches
         self.calls: int | None = None
@@ -190,8 +259,7 @@ class Recorder:
             size = self.batch.size
             self.size = size if size and n % size == 0 else n
             for entry in range(self.size):
-                tokens = self.batch.tokens(entry, call.k.shape[2]) * (n // self.size)
-                self.sample.take(self.entries + entry, tokens)
+                self.sample.take(self.entries + entry, self.batch.tokens(entry, call.k.shape[2]) * (n // self.size))
             self.keep = self.sample.sequences()
             for layer in self.layers.values():
                 layer.kept = [one for one in layer.kept if one.entry in self.keep]
@@ -227,7 +295,7 @@ class Recorder:
 
 def _range(flags: np.ndarray) -> slice:
     at = np.flatnonzero(flags)
-    return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
+    return slice(at[0], at[-1] + 1) if len(at) else slice(0, 0)
 
 
 def _windows(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -246,12 +314,5 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
-    """The slice ``places`` of each head's array x, in at least single precision, or None if x is None."""
-    return None if x is None else as_array(single(x[:, *places]))
-
-
-def _with_one(factor: np.ndarray) -> np.ndarray:
-    """The factor K or Q with one more row and column, through which a bias enters the logits unchanged."""
-    whole = np.pad(factor, (0, 1))
-    whole[-1, -1] = 1.0
-    return whole
+    """The slice ``places`` of each head's array x, or None if x is None."""
+    return None if x is None else as_array(x[:, *places])

@@ -1,9 +1,17 @@
-"""Brings an attention call of any shape to one shape, and compares it with the attention that the model computed."""
+"""Brings an attention call to a standard form, checks it against the model's result, and finds its residual space.
+
+The residual space: suppose that the queries (tokens x heads m) of an attention call are columns of an output
+``x A^T + b`` of a linear map, each times a number.  Then they are ``[x 1] W`` with a known W.  If the same holds for
+the keys, the logits are a bilinear form of the layer's inputs.  If there are rotations or norms between the map and
+attention, there are no such columns.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +24,12 @@ AGREES = 5e-6
 BEYOND = 1000.0  # a token whose mask or bias is this far below the query's largest is hidden: its probability is 0
 NOISE = 16  # a bias counts as none if it is at most this number times the rounding error of the largest logit
 
+SAMPLE = 256  # number of tokens on which columns of queries or keys are compared with columns of a map's output
+PARALLEL = 1e-9  # columns are parallel if 1 - cosine is at most this
+CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the largest entry
 
 # Inputs of the softmax besides the products q.k: mask of the tokens that each query sees, bias or None, sink or None.
 Around = tuple[Tensor, Tensor | None, Tensor | None]
-
-
-class Disagreement(ValueError):
-    """Raised if attention as it was read differs from the attention that the model computed."""
 
 
 def standardize(call: Attention, batch: int | None) -> Attention:
@@ -56,10 +63,10 @@ def standardize(call: Attention, batch: int | None) -> Attention:
 
 
 def one_head(call: Attention, h: int) -> Attention:
-    """The part of head h of a call in standard form, without the axis of heads."""
-    arrays = {name: getattr(call, name) for name in ("q", "k", "v", "tensor", "result")}
+    """The part of head h of a call in standard form, whose tensors all lose their axis of heads."""
     H = call.q.shape[1]
-    return replace(call, **{name: x[:, h * x.shape[1] // H] for name, x in arrays.items() if x is not None})
+    arrays = {name: x[:, h * x.shape[1] // H] for name, x in vars(call).items() if isinstance(x, Tensor)}
+    return replace(call, **arrays)
 
 
 def single(x: Tensor) -> Tensor:
@@ -69,9 +76,10 @@ def single(x: Tensor) -> Tensor:
 
 def shared_heads(k: Tensor) -> int:
     """Number of neighbouring heads that have equal keys because the model repeated each key head; 1 if it did not."""
-    heads = k.shape[1]
-    sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
-    return next((size for size in sizes if torch.equal(k, k[:, ::size].repeat_interleave(size, 1))), 1)
+    for size in range(k.shape[1], 1, -1):
+        if k.shape[1] % size == 0 and torch.equal(k, k[:, ::size].repeat_interleave(size, 1)):
+            return size
+    return 1
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
@@ -88,7 +96,7 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
 
     Raises
     ------
-    Disagreement
+    ValueError
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(call, b)
@@ -106,13 +114,11 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     largest = max(largest, call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()))
     most = AGREES + 2 * max(torch.finfo(x.dtype).eps for x in (call.q, call.result)) * (1 + largest)
-    read = f"attention read from {call.module or 'the model'}"
+    read = f"attention read from {call.within.name or 'the model'}"
     if not math.isfinite(off + most):
-        raise Disagreement(
-            f"{read} cannot be checked: its logits, its values or what the model computed are not finite"
-        )
+        raise ValueError(f"{read} cannot be checked: its logits, its values or what the model computed are not finite")
     if off > most:
-        raise Disagreement(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")
+        raise ValueError(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")
     norms = values.norm(dim=-1) if values is not None and values.shape[1] == k.shape[1] else None
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
@@ -155,4 +161,117 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
 
 
 def _one_head(x: Tensor) -> Tensor:
-    return x[:1] if bool((x == x[:1]).all()) else x
+    return x[:1] if (x == x[:1]).all() else x
+
+
+class Columns(NamedTuple):
+    """Where queries or keys come from: columns of the output of a linear map.
+
+    ``place``: index of the map among the last maps that ran.  ``columns`` (H, m) of its output, times ``factors``
+    (H, m), are the queries or keys of the heads.  ``swapped``: in the map's input the axis of tokens comes before that
+    of the batch.
+    """
+
+    place: int
+    columns: Tensor
+    factors: Tensor
+    swapped: bool
+
+    def inputs(self, call: Attention, b: int) -> Tensor:
+        """The input (S, d + 1) of the linear map for sequence b, with a 1 appended to each row."""
+        return with_one(_tokens(call.maps[self.place].input.detach(), len(call.q), self.swapped)[b])
+
+    def weights(self, call: Attention) -> Tensor:
+        """The linear map's weights for each head, (H, d + 1, m), with the bias in the last row."""
+        linear = call.maps[self.place]
+        bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
+        whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
+        return (whole * self.factors[..., None]).mT
+
+
+class Residual(NamedTuple):
+    """The columns of linear maps' outputs from which the queries and the keys of an attention call come."""
+
+    queries: Columns
+    keys: Columns
+
+
+def find_residual(call: Attention) -> Residual | str:
+    """The linear maps from which a call's queries and keys come, or the reason (text) why there are none."""
+    queries, keys = (_find(x, call) for x in (call.q, call.k))
+    if queries is None or keys is None:
+        name = "queries" if queries is None else "keys"
+        return f"its {name} are no columns of a linear map's output (rotary positions or norms come between)"
+    residual = Residual(queries, keys)
+    off = disagreement(residual, call)
+    if off > tolerance(call):
+        return f"logits of its weights differ from those of its queries and keys by {off:.1e} of the largest"
+    return residual
+
+
+def tolerance(call: Attention) -> float:
+    return max(CLOSE, 8 * torch.finfo(call.q.dtype).eps)
+
+
+def disagreement(residual: Residual, call: Attention) -> float:
+    """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
+    expected = products(call.q[0].double(), call.k[0].double())
+    found = products(*(side.inputs(call, 0).double() @ side.weights(call) for side in residual))
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
+
+
+def find_input(call: Attention, given: Tensor, weights: Tensor) -> Tensor | None:
+    """The linear map's input, with a 1 appended, that ``weights`` (d + 1, m) turn into ``given`` (B, S, m), or None."""
+    for _, _, x in _last_first(call, "input", *given.shape[:2]):
+        if x.shape[-1] + 1 == len(weights):
+            tokens = with_one(x).to(weights.dtype)
+            rounding = tokens.norm(dim=-1).max() * weights.norm(dim=0).max()
+            if (tokens @ weights - given).abs().max() <= tolerance(call) * rounding:
+                return tokens
+    return None
+
+
+def with_one(x: Tensor) -> Tensor:
+    """The array with a 1 appended to each row, in at least single precision."""
+    return torch.nn.functional.pad(single(x), (0, 1), value=1.0)
+
+
+def _last_first(call: Attention, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
+    """Yields (index, whether tokens precede the batch, array (B, S, columns)) of maps with B S rows, last map first."""
+    for place, linear in reversed(list(enumerate(call.maps))):
+        x = getattr(linear, side).detach()
+        if x.shape[:-1].numel() == B * S and x.is_floating_point():
+            for swapped in sorted({False, B > 1 and S > 1}):
+                yield place, swapped, _tokens(x, B, swapped)
+
+
+def _tokens(x: Tensor, sequences: int, swapped: bool) -> Tensor:
+    """The input or output of a linear map, reshaped to (B, S, columns)."""
+    x = x.reshape(-1, x.shape[-1])
+    return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
+
+
+def _find(x: Tensor, call: Attention) -> Columns | None:
+    B, H, S, m = x.shape
+    rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
+    wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
+    for place, swapped, output in _last_first(call, "output", B, S):
+        given = output.reshape(B * S, -1)[rows].double()
+        match = _match(wanted, given, torch.finfo(call.q.dtype).eps)
+        if match is not None:
+            columns, factors = (part.view(H, m) for part in match)
+            return Columns(place, columns, factors, swapped)
+    return None
+
+
+def _match(wanted: Tensor, given: Tensor, eps: float) -> tuple[Tensor, Tensor] | None:
+    """For each column of ``wanted``, a parallel column of ``given`` and its factor; None if a column has none."""
+    if not (given.isfinite().all() & wanted.isfinite().all()):
+        return None
+    lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)
+    cosines = (wanted / lengths.clamp(min=1e-300)).mT @ (given / sizes.clamp(min=1e-300))
+    cosine, columns = cosines.max(1)
+    factors = lengths / sizes[columns].clamp(min=1e-300)
+    off = (given[:, columns] * factors - wanted).abs().max()
+    turned = ((cosine < 1 - max(PARALLEL, eps**2)) & (lengths > 0)).any()
+    return None if turned or off > max(CLOSE, eps) * wanted.abs().max() else (columns, factors)

@@ -21,7 +21,7 @@ import types
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,8 +52,7 @@ class Running:
     done: bool = False
 
 
-@dataclass(eq=False)
-class LinearMap:
+class LinearMap(NamedTuple):
     """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
     output: Tensor
@@ -78,10 +77,6 @@ class Attention(Product):
     fused: bool = False
     dropout: float = 0.0  # dropout rate of the probabilities of a fused call
     folded: int | None = None  # number of heads, if batch and heads are one dimension
-
-    @property
-    def module(self) -> str:
-        return self.within.name
 
 
 class Watch(TorchFunctionMode):
@@ -171,9 +166,9 @@ class Watch(TorchFunctionMode):
     # ------------------------------------- following a product of queries and keys until its softmax
 
     def _tracked(self, args: Any, kwargs: Any) -> Product | None:
-        given = [*args, *kwargs.values()]
+        given: Any = [*args, *kwargs.values()]
         if given and isinstance(given[0], (list, tuple)):
-            given = [*given[0], *given[1:]]
+            given = given[0]
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
@@ -201,9 +196,10 @@ class Watch(TorchFunctionMode):
         else:
             new = None if own is None else changed(own, name, args, kwargs, out)
             if name in SAME_NAMES or name == "getitem":
-                given = tensors(args, kwargs)[:1]
-                self.own += [out for x in given if any(x is prob for prob in self.own)]
-                modules = [module for prob, module in self.unknown for x in given if x is prob]
+                given = next(iter(tensors(args, kwargs)), None)
+                if any(given is prob for prob in self.own):
+                    self.own.append(out)
+                modules = [module for prob, module in self.unknown if given is prob]
                 self.unknown.extend((out, module) for module in modules[:1])
         if new is not None:
             self.products.append(new)
@@ -237,8 +233,8 @@ class Watch(TorchFunctionMode):
             if any(x is prob for x in given):
                 self.miss(module)
         if self.waiting is not None and len(given) == 2 and any(given[0] is prob for prob in self.own):
-            fits = given[1].ndim == given[0].ndim and not isinstance(args[0], str)
-            self.waiting.v = given[1] if fits else None
+            if given[1].ndim == given[0].ndim and not isinstance(args[0], str):
+                self.waiting.v = given[1]
             self._flush()
 
     def _flush(self) -> None:
