@@ -90,13 +90,6 @@ class Tangent:
         return gX, gZ
 
 
-def tangent_of(sol: Separation) -> Tangent:
-    """The derivative of an SVM answer, computed on the first call and then kept with the answer."""
-    if "_tangent" not in vars(sol):
-        vars(sol)["_tangent"] = Tangent(sol)
-    return vars(sol)["_tangent"]
-
-
 def _holding_rows(sol: Separation) -> Rows:
     """The support rows of an SVM answer; raises ValueError if the answer has no derivative, as when a small move of the
     tokens may change which rows these are."""

@@ -13,7 +13,6 @@ from ..common.result import Lines, Solved
 from .in_metric import solve_in_norm
 from .request import Request
 from .separation import SHARDED, Separation
-from .support import holding
 
 TOL = 1e-9  # the default tolerance of solve_svm
 
@@ -114,7 +113,7 @@ def moving(sol: Separation) -> np.ndarray:
     those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
     part in it."""
     equal = sol.selection.flags(sol.data) | (sol.C is not None)
-    return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
+    return sol._holding | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 
 def owners(data: Any) -> np.ndarray:

@@ -20,10 +20,10 @@ from .. import check
 from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
-from .cycle import kinds_of
+from .cycle import equal_rows
 from .influence import check_removable, moving, owners, without
 from .separation import Separation
-from .support import ROUNDED, log_pulls, products
+from .support import ROUNDED, products, pulls
 
 # an equation depends on others if its part independent of them is below this fraction of the largest equation
 DEPENDENT = 1e-9
@@ -100,7 +100,7 @@ class _Rows:
         self.chosen = np.searchsorted(tokens, chosen[self.entries])
         self.start = np.searchsorted(tokens, data.start[queries])
         self.stop, self.selected = self.start + data.lengths[queries], selection.reference[queries]
-        self.token = self.key - self.start[self.query]
+        self.names = np.column_stack([self.query, self.key - self.start[self.query]])
         reference = self.key == self.chosen
         self.kept = selection.flags(data)[self.entries]
         self.equation = self.kept & ~reference
@@ -125,9 +125,6 @@ class _Rows:
         """Entry (i, j) of the matrix (x_a - x_t) z^T of one row of the SVM, as an exact fraction."""
         difference = Fraction(self.keys[self.chosen[row], i]) - Fraction(self.keys[self.key[row], i])
         return difference * Fraction(self.queries[self.query[row], j])
-
-    def names(self, rows: np.ndarray) -> list[tuple[int, int]]:
-        return list(zip(self.query[rows].tolist(), self.token[rows].tolist(), strict=True))
 
     def file(
         self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any], used: Any = None
@@ -156,7 +153,7 @@ class _Rows:
             ),
             "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
             "W": _hex(W),
-            "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
+            "dual": [[*name, x] for name, x in zip(self.names[some].tolist(), _hex(dual[some]), strict=True)],
             "witness": witness,
         } | ({"without": self.without} if self.without else {})
 
@@ -171,13 +168,13 @@ def _hex(array: Any) -> Any:
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove weights and their bound, the likeliest first."""
-    sol, W = rows.sol, np.asarray(rows.sol.W)
+    sol, W = rows.sol, rows.sol.W
     at, witness = np.flatnonzero(rows.equation), {}
     if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
         places = list(np.ndindex(W.shape))
-        witness = _square(rows.dense(at), rows.names(at), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])) or {
-            "basis": []
-        }
+        witness = _square(
+            rows.dense(at), rows.names[at].tolist(), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])
+        ) or {"basis": []}
     held = _factors("dual", rows.combined(), sol.norm)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
         moved = W + nudge * _inward(rows, W) if nudge else W
@@ -220,8 +217,8 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, {"basis": []})
-    pull = log_pulls(rows.sol, rows.entries)
-    needed = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual, 0.0)
+    pull = pulls(rows.sol, rows.entries)
+    needed = np.where(pull > ROUNDED * pull.max(initial=0.0), rows.dual, 0.0)
     for lift in (False, True):
         yield from _contradiction(rows, needed, lift)
     if rows.sol.C is None:  # rounding may hide a separating W of large norm: prove that each has a large norm
@@ -235,14 +232,16 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[s
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
         # for each key, the index of the last key that equals it (0.0 equals -0.0)
-        place = len(rows.keys) - 1 - kinds_of(rows.keys[::-1] + 0.0)[::-1]
+        last, kind, _ = equal_rows(rows.keys[::-1] + 0.0)
+        place = (len(kind) - 1 - last[kind])[::-1]
         chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
         D = 1.0 * chosen - token
     keys = np.flatnonzero(D.any(axis=0))
     A = products(D[:, keys], Z).T
     touched = np.flatnonzero(A.any(axis=1))
-    places = [(keys[k // Z.shape[1]].item(), k % Z.shape[1]) for k in touched.tolist()]
-    names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
+    i, j = divmod(touched, Z.shape[1])
+    places = np.column_stack([keys[i], j]).tolist()
+    names, wanted = rows.names[at].tolist(), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
 
     def entry(unknown: int, equation: int) -> Fraction:
         i, j = places[equation]
@@ -252,7 +251,7 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[s
     if found is None:
         return
     # change the multipliers of the subsystem's rows so that all rows times their multipliers add up to zero
-    basis = [names.index(tuple(name)) for name in found["basis"]]
+    basis = [names.index(name) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (rows.equation | (exact >= 0)).all():
@@ -296,7 +295,7 @@ def _square(
         scale = math.lcm(*(x.denominator for x in exact))
         whole = [scale, *(int(-x * scale) for x in exact)]
         dependent.append([[*equations[e], x] for e, x in zip(np.roll(combined, 1), whole, strict=True)])
-    return {"basis": [list(unknowns[k]) for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
+    return {"basis": [unknowns[k] for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
 
 
 def _solved(rows: np.ndarray) -> list[Fraction] | None:

@@ -66,10 +66,9 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
     return np.ldexp(array, power)
 
 
-def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers divided by a power of two, so that the largest is between 1 and 2."""
-    largest = np.abs(dual).max(initial=0.0)
-    return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
+def of_order_one(array: np.ndarray) -> np.ndarray:
+    """The array divided by a power of two, so that its largest absolute value is between 1 and 2; zeros stay zeros."""
+    return np.ldexp(array, 1 - math.frexp(np.abs(array).max(initial=0.0))[1])
 
 
 def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:

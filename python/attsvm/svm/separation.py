@@ -16,7 +16,7 @@ from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, 
 from ..common.norms import Metric, as_metric, norm_name
 from ..common.result import Lines, Result, interval_bar
 from .request import Answer, Request
-from .support import holding, is_unique, log_pulls
+from .support import holding, is_unique
 
 # Singular values of W below this fraction of the largest do not count for its rank.
 # An answer with a gap of 1e-9 fixes W only to about 5e-5, so smaller singular values may be errors.
@@ -103,10 +103,8 @@ class Separation(Result):
     @property
     # W is declared Any although it may be None, so that type checkers do not demand a test before every use
     def W(self) -> np.ndarray | Any:
-        open_ended = self.C is None and self.status not in ("optimal", "no constraint")
-        if self.status == "infeasible" or open_ended and not self.answer.lower > 0:
-            return None
-        return self.answer.W
+        none = self.status == "infeasible" or self.C is None and not self.answer.lower > 0
+        return None if none else self.answer.W
 
     @property
     def margin(self) -> float:
@@ -130,7 +128,7 @@ class Separation(Result):
     def objective(self) -> float:
         if self.C is not None:
             return self.answer.upper
-        return 0.5 / self.margin / self.margin if self.W is not None and self.margin > 0 else math.inf
+        return 0.5 / self.margin / self.margin if self.margin > 0 else math.inf
 
     @property
     def objective_bound(self) -> float:
@@ -403,10 +401,10 @@ class Separation(Result):
         >>> dW.ravel().tolist(), dmargin
         ([-1.0, 0.0], 1.0)
         """
-        from .derivative import as_moves, tangent_of
+        from .derivative import as_moves
 
         moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
-        return tangent_of(self).forward(*moves)
+        return self._tangent.forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
@@ -428,7 +426,7 @@ class Separation(Result):
         return lines
 
     def _html_bar(self) -> str:
-        return interval_bar(self.margin, self.margin_bound) if self.W is not None and self.C is None else ""
+        return interval_bar(self.margin, self.margin_bound)
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
@@ -443,6 +441,13 @@ class Separation(Result):
     def _values(self) -> dict[str, Any]:
         values = super()._values()
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
+
+    @cached_property
+    def _tangent(self) -> Any:
+        """The derivative of this answer, as a linear map (:class:`attsvm.svm.derivative.Tangent`)."""
+        from .derivative import Tangent
+
+        return Tangent(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # the cached derivative cannot be pickled; it is computed again on demand
@@ -482,27 +487,22 @@ def _at_least(sol: Separation) -> str:
     It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
     """
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
-    entries = entries[log_pulls(sol, entries) > -np.inf]  # leave out rows that are zero, which no W meets
-    if not len(entries):
-        return ""
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
-    pull, Z = log_pulls(sol, entries), data.queries[q]
-    weights = np.sign(y) * np.exp(pull - pull.max())
-    # scale each row of Z (queries) and D (token differences), since their products may leave double precision
-    Z = Z / np.abs(Z).max(axis=1, keepdims=True)
-    part = weights[:, None] * Z
+    # divide tokens and queries by powers of two, since their products may leave double precision
+    of_keys, of_queries = data._powers or (0, 0)
+    Z = np.ldexp(data.queries[q], -of_queries)
+    part = y[:, None] * Z
     if data._identity:  # D has rows e_a - e_t, each as long as the vocabulary
         M, lengths = np.zeros(data._W_shape), math.sqrt(2)
         np.add.at(M, chosen, part)
         np.subtract.at(M, token, part)
     else:
-        D = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2
-        D /= np.abs(D).max(axis=1, keepdims=True)
+        a, t = (np.ldexp(data.keys[at].astype(np.float64), -of_keys) for at in (chosen, token))
+        D = a - t
         M, lengths = D.T @ part, np.linalg.norm(D, axis=1)
-    most = np.linalg.norm(M) + (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (lengths * np.linalg.norm(Z, axis=1))
-    asked = sol.selection.asked(entries) @ y
+    most = np.linalg.norm(M) + (len(y) + 16) * 2.0**-52 * np.abs(y) @ (lengths * np.linalg.norm(Z, axis=1))
     with np.errstate(over="ignore"):
-        bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
+        bound = np.ldexp(sol.selection.asked(entries) @ y / most * (1 - 1e-9), -of_keys - of_queries)
     return f", at least none of Frobenius norm below {bound:.1e}"
 
 

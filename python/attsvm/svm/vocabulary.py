@@ -10,6 +10,7 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
+from .cycle import equal_rows
 from .request import Answer, Request
 
 OUTWARDS = 2.0**-50  # both bounds of the margin are widened by this fraction, for rounding in the keys and in W
@@ -29,11 +30,7 @@ class Vocabulary:
         selection = request.selection.within(data)
         self.reference, chosen = selection.reference, selection.flags(data).reshape(len(data), data.dk)
         # one row of bits per token: which queries select it
-        queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)
-        rows = queries.view(f"V{queries.shape[1]}").ravel()
-        _, self.first, self.class_of, self.count = np.unique(
-            rows, return_index=True, return_inverse=True, return_counts=True
-        )
+        self.first, self.class_of, self.count = equal_rows(np.packbits(chosen, axis=0).T)
         singular, p = of_values(request.norm)
         self.scale = self.count ** (-1 / (2.0 if singular else p))
         layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
