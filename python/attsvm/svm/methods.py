@@ -52,8 +52,7 @@ def solve_request(data: Data, request: Request) -> Separation:
         if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
             answer, request = _by_levels(vocabulary)
         sol = made(answer or _call(methods[request.method], data, request))
-        if sol.status == "interrupted" or sol.answer.exception is not None:
-            exception = sol.answer.exception or KeyboardInterrupt()
+        if (exception := sol.answer.exception) is not None:
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
@@ -94,13 +93,11 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     """
     powers, choosing, selection, norm, C = data._powers, data._choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
-    soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
+    soft = scaled_number(C or 0.0, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
     if choosing is not None:  # leave out queries that see one token: they have no row in the SVM, but cost time
         queries, entries = choosing
-        if (reference[~queries] != 0).any():
-            raise ValueError(selection.outside(data))
-        reference = reference[queries]
+        reference = selection.within(data).reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
     windows = data._stored if powers is None and choosing is None else data._in_range()
     try:

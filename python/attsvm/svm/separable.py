@@ -187,7 +187,7 @@ class Plane(Result):
         unfinished = []
         for i in self.support.tolist():
             rest = np.arange(n) != i
-            if len(np.unique(self.positive[rest])) < (2 if self.bias else 1):
+            if self.bias and len(np.unique(self.positive[rest])) == 1:
                 turn[i], margin[i] = np.nan, np.inf
                 continue
             plane = _plane(self.points[rest], self.labels, self.positive[rest], self.bias, self.weights[rest])

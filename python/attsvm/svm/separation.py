@@ -487,6 +487,8 @@ def _at_least(sol: Separation) -> str:
     It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
     """
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
+    if not len(entries):  # only rows of other processes have multipliers
+        return ""
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
     # divide tokens and queries by powers of two, since their products may leave double precision
     of_keys, of_queries = data._powers or (0, 0)

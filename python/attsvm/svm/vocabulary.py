@@ -89,18 +89,19 @@ def solve_levels(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray, int, B
     """
     problem, request = _Problem(vocabulary), vocabulary.request
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
+    W, y = problem.W, problem.y
     exception: BaseException | None = None
     try:
         while stalled < STALLED:
             more = problem.minimise(sigma, request.max_iter)
-            lower, upper, contradiction = problem.bounds()
+            lower, upper, contradiction, met = problem.bounds()
             last, gap = gap, upper / lower - 1 if lower > 0 else math.inf
             if request.report is not None:
                 request.report(problem.steps, gap)
             state, stalled = (lower == 0, gap if lower > 0 else upper), stalled + 1
             if state < best:
                 best, stalled = state, 0
-                problem.best = problem.met, problem.y
+                W, y = met, problem.y
             if not more or gap <= request.tol / 2 or contradiction:
                 break
             sigma *= 1 if gap < CONVERGING * last else GROWTH
@@ -109,7 +110,6 @@ def solve_levels(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray, int, B
     # Newton's method ends here if 1 / sigma is lost to rounding, or if too many rows are active for memory.
     except (np.linalg.LinAlgError, MemoryError):
         pass
-    W, y = problem.best
     return W, (problem.balanced(y) / problem.length).T, problem.steps, exception
 
 
@@ -126,8 +126,7 @@ class _Problem:
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
         self.t[np.isinf(self.t)] = 0.0  # a context that selects every token starts at level 0
         self.y = np.zeros(self.selected.shape)
-        self.met, self.steps = self.W, 0  # met: W projected onto the equality rows
-        self.best = self.W, self.y  # the best projected W and multipliers so far
+        self.steps = 0
 
     def minimise(self, sigma: float, most: int) -> bool:
         """Minimises the augmented Lagrangian with the penalty ``sigma`` and updates the multipliers.  Returns whether
@@ -150,26 +149,26 @@ class _Problem:
         self.y = u
         return True
 
-    def bounds(self) -> tuple[float, float, bool]:
-        """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; and whether the
-        multipliers show that no W exists."""
+    def bounds(self) -> tuple[float, float, bool, np.ndarray]:
+        """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; whether the multipliers
+        show that no W exists; and W projected onto the equality rows, which reaches the lower bound."""
         dual = self.balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed
         weight = np.where(self.selected, 0.0, dual) @ self.b
         # met: the weights nearest to W that give all tokens which a context selects the same logit
-        self.met, t = self.W, self.t
+        met, t = self.W, self.t
         for _ in range(2):
-            u = STIFF * np.where(self.selected, self.met @ self.Z.T - t - self.b, 0.0)
+            u = STIFF * np.where(self.selected, met @ self.Z.T - t - self.b, 0.0)
             step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
             if step is not None:
-                self.met, t = self.met + step[0], t + step[1]
-        logits = self.met @ self.Z.T
+                met, t = met + step[0], t + step[1]
+        logits = met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
-        lower = max(least, 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
+        lower = max(least, 0.0) / math.sqrt(self.n @ (met**2).sum(axis=1))
         upper = pull / weight.sum() if weight.sum() > 0 else math.inf
-        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5)
+        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5), met
 
     def balanced(self, y: np.ndarray) -> np.ndarray:
         """The multipliers of all entries (class, context); the multiplier of a context's reference class makes the sum
