@@ -152,7 +152,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         inverse = _inverse((rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft))
         y = inverse @ rows.asked
         W = rows.adjoint(y).ravel()
-        scale, slope = np.ones_like(W), np.zeros_like(W)
+        scale, slope = 1.0, W
     else:
         dense = products(rows.delta, rows.z)  # (m, dk dz): each row as a flat vector
         for _ in range(STEPS):

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..common.result import Lines, Solved
 from .in_metric import solve_in_norm
-from .request import Request
-from .separation import SHARDED, Separation
+from .request import SHARDED, Request
+from .separation import Separation
 
 TOL = 1e-9  # the default tolerance of solve_svm
 

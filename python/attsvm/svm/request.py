@@ -43,6 +43,7 @@ class Answer(NamedTuple):
     exception: BaseException | None = None
 
 
+SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 LARGEST_EXPONENT = 1020  # largest exponent, of either sign, of a double that keeps all of its digits
 OUT_OF_RANGE = (
     "tokens times queries must be of a scale at which rows, weights, multipliers and bounds lie within "

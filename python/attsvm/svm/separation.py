@@ -24,7 +24,6 @@ RANK_TOLERANCE = 1e-4
 # attributes of a Separation that a file keeps, besides the attribute ``answer`` (what the solver returned)
 STATE = ("data", "selection", "norm", "method", "C", "status")
 ROWS_SHOWN = 4  # largest number of rows of a certificate that the message lists one by one
-SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 
 
 class Separation(Result):
@@ -117,7 +116,7 @@ class Separation(Result):
     @property
     def gap(self) -> float:
         lower, upper = self.answer.lower, self.answer.upper
-        if self.C is None and self.W is None:
+        if self.W is None:
             return math.inf
         if upper == 0 or lower == math.inf:
             return 0.0
@@ -173,10 +172,8 @@ class Separation(Result):
     def support(self) -> Any:
         return self.data._layout.shape_entries(self._holding)
 
-    @cached_property
-    def _holding(self) -> np.ndarray:
-        """Which entries (pairs of a query and a token) are support tokens, as a flat bool array."""
-        return holding(self)
+    _holding = cached_property(holding)
+    unique = cached_property(is_unique)
 
     @cached_property
     def rank(self) -> int | None:
@@ -184,14 +181,6 @@ class Separation(Result):
             return None
         sigma = np.linalg.svd(self.W, compute_uv=False)
         return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
-
-    @cached_property
-    def unique(self) -> bool | None:
-        if self.W is None or self.status not in ("optimal", "no constraint"):
-            return None
-        if self.method == SHARDED and self.norm in ("nuclear", "max", "spectral"):
-            return None
-        return is_unique(self)
 
     @property
     def message(self) -> str:
@@ -213,7 +202,7 @@ class Separation(Result):
             return "zero weights reach every margin asked" if asked else everything
         if status == "infeasible":
             what = "reach these margins" if asked else "rank the selected tokens first"
-            impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
+            impossible = _impossible(self, what)
             # C goes with norms that have a square, and rows between selected tokens stay hard
             equal = self.flat_dual[self.selection.flags(self.data)].any()
             if soft or equal or not (self.norm == "frobenius" or isinstance(self.norm, Metric)):
@@ -508,27 +497,23 @@ def _at_least(sol: Separation) -> str:
     return f", at least none of Frobenius norm below {bound:.1e}"
 
 
-def _proof(sol: Separation) -> str:
-    entries = np.flatnonzero(sol.flat_dual)
-    if len(entries) > ROWS_SHOWN:
-        return "the certificate combines the rows to zero"
-    q = sol.data._query_at(entries)
-    chosen, token = sol.selection.reference[q], entries - sol.data.indptr[q]
-    rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
-    return f"these rows combine to zero: {'; '.join(rows)}"
-
-
-def _impossible_pair(sol: Separation) -> str | None:
-    """The message if a single row cannot be met by any W: its token equals the selected one, or its query is zero; else
-    None."""
-    if sol.answer.entry < 0:
-        return None
-    q = sol.data._query_at(sol.answer.entry)
-    token, chosen = sol.answer.entry - sol.data.indptr[q], sol.selection.reference[q]
-    if not sol.data.queries[q].any():
-        return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
-    equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
-    if sol.selection.kept is not None and sol.selection.kept[sol.answer.entry]:
+def _impossible(sol: Separation, what: str) -> str:
+    """The message of an infeasible answer.  It names the row that no W meets even alone, because its token equals the
+    selected one or its query is zero; else the rows that combine to zero."""
+    data, entry = sol.data, sol.answer.entry
+    entries = np.flatnonzero(sol.flat_dual) if entry < 0 else np.array([entry])
+    q = data._query_at(entries)
+    rows = list(zip(q, sol.selection.reference[q], entries - data.indptr[q], strict=True))
+    if entry < 0:
+        said = "the certificate combines the rows to zero"
+        if len(rows) <= ROWS_SHOWN:
+            said = f"these rows combine to zero: {'; '.join(f'query {i}, token {a} over {t}' for i, a, t in rows)}"
+        return f"no weights {what}{_at_least(sol)}: {said}"
+    ((i, chosen, token),) = rows
+    if not data.queries[i].any():
+        return f"query {i} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+    equals = f"in the window of query {i}, token {token} equals the selected token {chosen}"
+    if sol.selection.kept is not None and sol.selection.kept[entry]:
         return f"{equals}, so no weights make their logits differ, as margins asks"
     return (
         f"{equals}, so no weights can prefer "

@@ -16,8 +16,8 @@ from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
 from .methods import CODE, solve_request
-from .request import Answer, Request
-from .separation import SHARDED, Separation
+from .request import SHARDED, Answer, Request
+from .separation import Separation
 
 GOES_ON = CODE["done"], CODE["no constraint"]
 # A worker does not propose rows (constraints) whose multiplier is below this fraction of the largest multiplier.

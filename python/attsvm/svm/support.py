@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..common.norms import Metric, of_values
-from .request import of_order_one
+from .request import SHARDED, of_order_one
 
 # The product of a row's absolute multiplier and its largest absolute entry is compared with the largest such product.
 # A row counts as a support row if its product exceeds this fraction of the largest product.
@@ -61,10 +61,14 @@ LARGEST = 4_000_000  # largest number of elements in the matrix of the restricte
 
 
 def is_unique(sol: Any) -> bool | None:
-    """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
-    decision."""
+    """Whether the W of an answer is the only one of least norm; None if it is not known to be of least norm, or if
+    rounding, the problem's size or rows in other processes do not allow a decision."""
+    if sol.W is None or sol.status not in ("optimal", "no constraint"):
+        return None
     if isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # W is unique: the norm is strictly convex, or W = 0
+    if sol.method == SHARDED:
+        return None
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
