@@ -18,7 +18,7 @@ import numpy as np
 from ..common.check import as_floats, is_ragged
 from ..common.norms import conjugate, of_values
 from .separation import Separation
-from .support import products
+from .support import products, pulls
 
 # A row (constraint) is in the support if its multiplier times its size is above HOLDS times the largest such product.
 # A row is not in the support if its slack is above HOLDS times the largest margin asked.
@@ -106,9 +106,7 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
     equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
-    size = np.linalg.norm(data._differences(chosen, token), axis=1)
-    size *= np.linalg.norm(data.queries, axis=1)[query]
-    pull = np.abs(sol.flat_dual) * size
+    pull = pulls(sol, np.arange(len(query)))
     holds = equal | (pull > HOLDS * pull.max())
     soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
     slack = sol.flat_margins + soft * sol.flat_dual - asked  # infinite where there is no row

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..common.result import Lines, Solved
 from .in_metric import solve_in_norm
-from .request import SHARDED, Request
+from .request import SHARDED, Request, of_order_one
 from .separation import Separation
 
 TOL = 1e-9  # the default tolerance of solve_svm
@@ -133,5 +133,5 @@ def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
     """1 - correlation of matrices A and B, accurate also where they are close; NaN if B is zero or None."""
     if B is None or not B.any():
         return math.nan
-    A, B = (M / np.abs(M).max() for M in (A, B))
+    A, B = map(of_order_one, (A, B))
     return float(np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2)

@@ -419,8 +419,8 @@ class Separation(Result):
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q, selected = data._query_of(), chosen.flags(data)
-        columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
+        q = data._query_of()
+        columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": chosen.flags(data)}
         if self.W is not None:
             columns["margin"] = self.flat_margins
             columns["margin"][data._begin + chosen.reference] = 0.0

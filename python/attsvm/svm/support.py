@@ -71,16 +71,16 @@ def is_unique(sol: Any) -> bool | None:
         return None
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
-    delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
+    asked = selection.asked(np.arange(len(token)))
     # the slack of each row in units of the largest margin asked, infinite for an equality row
     slack = (sol.flat_margins - asked) / selection.largest
     slack[selection.flags(data)] = np.inf
-    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
-    query, delta, multiplier, slack = (part[row] for part in (query, delta, sol.flat_dual, slack))
     # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.
-    delta, Z, multiplier, W = map(of_order_one, (delta, data.queries, multiplier, sol.W))
+    delta, Z, multiplier, W = map(of_order_one, (data._differences(chosen, token), data.queries, sol.flat_dual, sol.W))
+    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z, axis=1)[query]
+    row = (asked > -np.inf) & (length > 0)
+    query, delta, multiplier, slack, length = (part[row] for part in (query, delta, multiplier, slack, length))
     M = (multiplier[:, None] * delta).T @ Z[query]
-    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
     held, face = _split(pull, pull.max()), _face(sol.norm, M, W)

@@ -131,17 +131,17 @@ class _Problem:
     def minimise(self, sigma: float, most: int) -> bool:
         """Minimises the augmented Lagrangian with the penalty ``sigma`` and updates the multipliers.  Returns whether
         to continue."""
-        n, u = self.n, self._cut(self._uncut(sigma))
+        u = self._cut(self._uncut(sigma))
         for _ in range(STEPS):
-            g, h = self.W + u @ self.Z, -(n @ u)
-            if math.sqrt(n @ (g * g).sum(axis=1) + h @ h) <= ROUNDING * math.sqrt(n @ (u * u).sum(axis=1)):
+            g, h = self.W + u @ self.Z, -(self.n @ u)
+            if self._inner(g, g) + h @ h <= ROUNDING**2 * self._inner(u, u):
                 break
             active = self.selected | (u > 0)
             step = self._direction(active, sigma, g, h) if self.steps != most or most == 0 else None
             if step is None:
                 self.y = u
                 return False
-            length = self._length(*step, sigma, n @ (g * step[0]).sum(axis=1) + h @ step[1])
+            length = self._length(*step, sigma, self._inner(g, step[0]) + h @ step[1])
             self.W, self.t, self.steps = self.W + length * step[0], self.t + length * step[1], self.steps + 1
             u = self._cut(self._uncut(sigma))
             if length == 1 and ((self.selected | (u > 0)) == active).all():
@@ -166,7 +166,7 @@ class _Problem:
         logits = met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
-        lower = max(least, 0.0) / math.sqrt(self.n @ (met**2).sum(axis=1))
+        lower = max(least, 0.0) / math.sqrt(self._inner(met, met))
         upper = pull / weight.sum() if weight.sum() > 0 else math.inf
         return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5), met
 
@@ -176,6 +176,10 @@ class _Problem:
         dual = self.n[:, None] * y
         dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
         return dual
+
+    def _inner(self, A: np.ndarray, B: np.ndarray) -> float:
+        """The sum of the products of entries of A and B, in which a class counts once for each of its tokens."""
+        return self.n @ np.einsum("ki,ki->k", A, B)
 
     def _uncut(self, sigma: float) -> np.ndarray:
         return self.y + sigma * (self.W @ self.Z.T - self.t - self.selected * self.b)
@@ -211,12 +215,12 @@ class _Problem:
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
         """Line search: a step length at which the derivative of the augmented Lagrangian along the step is nearly 0
         compared with its initial value, or 1 if it is still negative there.  The derivative grows along the step."""
-        linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
+        linear, square = self._inner(self.W, dW), self._inner(dW, dW)
         start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
         for _ in range(TRIES):
             u = self._cut(start + length * du)
-            here = linear + length * square + self.n @ np.einsum("kc,kc->k", u, du) / sigma
+            here = linear + length * square + self._inner(u, du) / sigma
             if abs(here) <= FLAT * abs(slope) or (here < 0 and length == 1):
                 break
             if here < 0:
