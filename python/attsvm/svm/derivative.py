@@ -120,7 +120,7 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token, asked, soft, y = (part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual))
     if sol.C is None:
         # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
-        y = y * (1 / sol.margin**2) / (asked @ y)
+        y = y / (sol.margin**2 * (asked @ y))
     return Rows(query, chosen, token, data._differences(chosen, token), data.queries[query], asked, soft, y)
 
 

@@ -113,7 +113,7 @@ def moving(sol: Separation) -> np.ndarray:
     those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
     part in it."""
     equal = sol.selection.flags(sol.data) | (sol.C is not None)
-    return sol._holding | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
+    return sol.flat_support | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 
 def owners(data: Any) -> np.ndarray:

@@ -68,7 +68,7 @@ def _by_levels(vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
     a method in C then starts, from Newton's multipliers."""
     data, request = vocabulary.data, vocabulary.request
     fits = data._rows > LEVELS_ROWS and len(data) <= LEVELS_MOST and data._powers is None
-    if not (fits and data.queries.any(axis=1).all()):
+    if not fits or not data.queries.any(axis=1).all():
         return None, request
     W, dual, steps, exception = solve_levels(vocabulary)
     request = replace(request, dual=dual.ravel())

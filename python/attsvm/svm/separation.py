@@ -170,17 +170,14 @@ class Separation(Result):
 
     @cached_property
     def support(self) -> Any:
-        return self.data._layout.shape_entries(self._holding)
+        return self.data._layout.shape_entries(self.flat_support)
 
-    _holding = cached_property(holding)
+    flat_support = cached_property(holding)  # the support tokens as a flat array
     unique = cached_property(is_unique)
 
     @cached_property
     def rank(self) -> int | None:
-        if self.W is None:
-            return None
-        sigma = np.linalg.svd(self.W, compute_uv=False)
-        return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
+        return None if self.W is None else int(np.linalg.matrix_rank(self.W, rtol=RANK_TOLERANCE))
 
     @property
     def message(self) -> str:
@@ -393,7 +390,7 @@ class Separation(Result):
         from .derivative import as_moves
 
         moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
-        return self._tangent.forward(*moves)
+        return self.tangent.forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
@@ -409,7 +406,7 @@ class Separation(Result):
             lines += [
                 ("norm of W", f"{norm:.12g}"),
                 ("rank", f"{self.rank}"),
-                ("support", f"{self._holding.sum()} tokens"),
+                ("support", f"{self.flat_support.sum()} tokens"),
                 ("method", f"{self.method}, {self.iterations} iterations"),
             ]
         return lines
@@ -425,22 +422,22 @@ class Separation(Result):
             columns["margin"] = self.flat_margins
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
-        return columns | {"support": self._holding}
+        return columns | {"support": self.flat_support}
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
     @cached_property
-    def _tangent(self) -> Any:
-        """The derivative of this answer, as a linear map (:class:`attsvm.svm.derivative.Tangent`)."""
+    def tangent(self) -> Any:
+        """The derivative of this answer as a ``Tangent``: a linear map, which is kept with the answer."""
         from .derivative import Tangent
 
         return Tangent(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # the cached derivative cannot be pickled; it is computed again on demand
-        return {name: value for name, value in vars(self).items() if name != "_tangent"}
+        return {name: value for name, value in vars(self).items() if name != "tangent"}
 
     def _state(self) -> dict[str, Any]:
         # keep all fields of the solver's answer but the last, which is an exception

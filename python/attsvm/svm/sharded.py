@@ -51,14 +51,12 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         ends = np.cumsum(lengths, dtype=np.intp)[:-1]
         working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
         asked = replace(request, selection=Selection(working, np.split(kept > 0, ends)), tol=tol / 2)
-        answer = workers.together(lambda: solve_request(working, asked).answer if workers.rank == 0 else None)  # noqa: B023
+        nothing = Answer(0, np.zeros(working._W_shape), np.zeros(working._entries), 0.0, 0.0)
+        answer = workers.together(lambda: solve_request(working, asked).answer if workers.rank == 0 else nothing)  # noqa: B023
         # The first worker sends its answer to all workers.  The numbers are the status code, the iterations, the entry
         # that no W meets even alone, and the bounds.
-        numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
-        if answer is not None:
-            numbers[:] = answer.status, answer.iterations, answer.entry, answer.lower, answer.upper
-            W[:], dual[:] = answer.W, answer.dual
-        numbers, W, dual = map(workers.first, (numbers, W, dual))
+        numbers = np.array([answer.status, answer.iterations, answer.entry, answer.lower, answer.upper])
+        numbers, W, dual = map(workers.first, (numbers, answer.W, answer.dual))
         (code, more, at), (lower, upper) = numbers[:3].astype(int).tolist(), numbers[3:].tolist()
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))

@@ -144,7 +144,7 @@ class _Problem:
             length = self._length(*step, sigma, self._inner(g, step[0]) + h @ step[1])
             self.W, self.t, self.steps = self.W + length * step[0], self.t + length * step[1], self.steps + 1
             u = self._cut(self._uncut(sigma))
-            if length == 1 and ((self.selected | (u > 0)) == active).all():
+            if length == 1 and np.array_equal(self.selected | (u > 0), active):
                 break
         self.y = u
         return True

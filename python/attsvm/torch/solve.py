@@ -82,7 +82,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, gW: Any, gmargin: Any) -> Any:
         found = [np.empty(a.shape) for a in ctx.like]
         for i, sol in ctx.solutions.items():
-            parts = sol._tangent.backward(as_array(gW[i].double()), float(gmargin[i]))
+            parts = sol.tangent.backward(as_array(gW[i].double()), float(gmargin[i]))
             for whole, part in zip(found, parts, strict=True):
                 whole[i] = part.reshape(whole[i].shape)
         return (*(torch.as_tensor(a).to(like) for a, like in zip(found, ctx.like, strict=True)), None, None)
