@@ -87,9 +87,11 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     # multipliers that are not finite (from a method that rounding stopped) prove nothing
     if not np.isfinite(dual).all():
         dual = np.zeros_like(dual)
-    if _core.STATUS[answer.status] == "infeasible":
-        return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
+    if _core.STATUS[answer.status] == "infeasible":
+        with np.errstate(over="ignore"):
+            lower, upper = np.ldexp((answer.lower, answer.upper), power).tolist()
+        return answer._replace(dual=of_order_one(dual), lower=lower, upper=upper)
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
     if soft or answer.lower > 0:  # without a positive lower bound W proves nothing, and the user does not get it
         W = scaled_array(W, asked - rows, "weights")
