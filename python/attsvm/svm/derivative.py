@@ -106,8 +106,7 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
     equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
-    pull = pulls(sol, np.arange(len(query)))
-    holds = equal | (pull > HOLDS * pull.max())
+    holds = equal | (pulls(sol, np.arange(len(query))) > HOLDS)
     soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
     slack = sol.flat_margins + soft * sol.flat_dual - asked  # infinite where there is no row
     unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))

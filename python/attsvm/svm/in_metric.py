@@ -40,7 +40,7 @@ def solve_in_norm(data: Data, request: Request) -> Separation:
             chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
         keys = np.zeros(data.keys.shape)
         keys[token] = data._differences(token, chosen)
-        keys, queries = keys @ left.T, np.ascontiguousarray(data.queries @ right.T)
+        keys, queries = keys @ left.T, data.queries @ right.T
     else:
         entries = data._entries
         if entries * metric.D.size > MOST:

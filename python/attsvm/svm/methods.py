@@ -47,7 +47,7 @@ def solve_request(data: Data, request: Request) -> Separation:
     answer: Answer | None = None
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
-            found = _call(_core.check, data, replace(request, max_iter=0, dual=dual, W=None, report=None))
+            found = _call(_core.check, data, replace(request, dual=dual, W=None, report=None))
             answer = found if found.status == CODE["infeasible"] else None
         if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
             answer, request = _by_levels(vocabulary)
@@ -72,9 +72,9 @@ def _by_levels(vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
         return None, request
     W, dual, steps, exception = solve_levels(vocabulary)
     request = replace(request, dual=dual.ravel())
-    answer = _call(
-        _core.check, data, replace(request, W=W / vocabulary.scale[:, None], max_iter=0, report=None)
-    )._replace(method="newton", iterations=steps, exception=exception)
+    answer = _call(_core.check, data, replace(request, W=W / vocabulary.scale[:, None], report=None))._replace(
+        method="newton", iterations=steps, exception=exception
+    )
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= steps:
         return answer, request
     return None if exception is None else answer._replace(status=CODE["interrupted"]), request

@@ -217,8 +217,7 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, {"basis": []})
-    pull = pulls(rows.sol, rows.entries)
-    needed = np.where(pull > ROUNDED * pull.max(initial=0.0), rows.dual, 0.0)
+    needed = np.where(pulls(rows.sol, rows.entries) > ROUNDED, rows.dual, 0.0)
     for lift in (False, True):
         yield from _contradiction(rows, needed, lift)
     if rows.sol.C is None:  # rounding may hide a separating W of large norm: prove that each has a large norm

@@ -361,7 +361,7 @@ def _solve(
     b, last = 0.0, np.inf
     while True:
         sol = _solve_pairs(data, 1 - b * signs, known, tol=FINE, progress=progress)
-        known = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
+        known = np.delete(sol.flat_dual, data._begin)
         w = np.zeros(data.dk) if sol.W is None else sol.W[:, 0]
         step = w[-1] * spread
         if abs(step) <= SETTLED or abs(step) >= last / 2:

@@ -131,8 +131,8 @@ class Separation(Result):
 
     @property
     def objective_bound(self) -> float:
-        lower, upper = self.answer.lower, self.answer.upper
-        return lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
+        upper = self.answer.upper
+        return self.answer.lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
 
     @property
     def selected(self) -> Any:

@@ -20,12 +20,10 @@ def holding(sol: Any) -> np.ndarray:
     selection = sol.selection
     found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
-    pull = pulls(sol, entries)
-    largest = pull.max(initial=0.0)
+    part = pulls(sol, entries)
     # no multipliers, or only those of rows that are zero (a copy of the selected token, or a zero query)
-    if largest == 0:
+    if not part.any():
         return found
-    part = pull / largest
     found[entries] = part > ROUNDED
     # in answers that are not optimal, W and the multipliers may come from different iterates
     if sol.status == "optimal" and sol.C is None:
@@ -36,7 +34,7 @@ def holding(sol: Any) -> np.ndarray:
 
 def pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
     """For each given entry (pair of a query and a token), its absolute multiplier times the largest absolute entry of
-    its row, up to a common factor.
+    its row, divided by the largest such product; zeros if all are zero.
 
     A row is ``(x_ref - x_t) z^T``, with x_ref the selected token.  The factors are scaled to order one before they are
     multiplied, since the products may leave double precision.
@@ -48,7 +46,8 @@ def pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
         a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
         sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
     factors = np.abs(sol.flat_dual[entries]), sizes, np.abs(data.queries).max(axis=1)[q]
-    return np.prod([of_order_one(factor) for factor in factors], axis=0)
+    pull = np.prod([of_order_one(factor) for factor in factors], axis=0)
+    return pull / (pull.max(initial=0.0) or 1.0)
 
 
 # A value counts as zero below ZERO times the largest value, and as nonzero above NONZERO times the largest.
