@@ -250,7 +250,7 @@ def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     if is_ragged(value):
         value = np.concatenate([np.reshape(part, (-1, shape[1])) for part in value])
     array = np.asarray(value)
-    if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != shape[0] * shape[1]:
+    if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != np.prod(shape):
         raise ValueError(
             f"{name} must have the shape of what it moves, {shape[0]} vectors of {shape[1]}, got {array.shape}"
         )

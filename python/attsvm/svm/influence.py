@@ -84,8 +84,7 @@ class Influence(Solved):
 
 def influence_of(sol: Separation) -> Influence:
     """Computes the influence of each sequence on an SVM answer: see :meth:`attsvm.Separation.influence`."""
-    check_removable(sol)
-    owner = owners(sol.data)
+    owner = owners(sol)
     n = owner[-1] + 1
     solved = np.bincount(owner, moving(sol), n) > 0
     turn, unfinished = np.zeros(n), []
@@ -98,16 +97,6 @@ def influence_of(sol: Separation) -> Influence:
     return Influence(sol, np.bincount(owner, sol.flat_dual, n), turn, margin, objective, solved, unfinished)
 
 
-def check_removable(sol: Separation) -> None:
-    """Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process."""
-    if sol.data._identity:
-        raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
-    if sol.method == SHARDED:
-        raise ValueError("influence needs all rows in one process, got an answer of reduce=")
-    if sol.status != "optimal":
-        raise ValueError(f"influence is that on an optimal answer, got one that is {sol.status!r}: {sol.message}")
-
-
 def moving(sol: Separation) -> np.ndarray:
     """Which constraints may change the answer by their removal, as a flat bool array: those of support tokens, and
     those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
@@ -116,10 +105,19 @@ def moving(sol: Separation) -> np.ndarray:
     return sol.flat_support | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 
-def owners(data: Any) -> np.ndarray:
-    """The number of the sequence to which each entry (pair of a query and a token) belongs."""
-    counts = data._layout.counts
-    return np.repeat(np.repeat(np.arange(len(counts)), counts), data.lengths)
+def owners(sol: Separation) -> np.ndarray:
+    """The number of the sequence to which each entry (pair of a query and a token) belongs.
+
+    Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process.
+    """
+    if sol.data._identity:
+        raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
+    if sol.method == SHARDED:
+        raise ValueError("influence needs all rows in one process, got an answer of reduce=")
+    if sol.status != "optimal":
+        raise ValueError(f"influence is that on an optimal answer, got one that is {sol.status!r}: {sol.message}")
+    counts = sol.data._layout.counts
+    return np.repeat(np.repeat(np.arange(len(counts)), counts), sol.data.lengths)
 
 
 def without(sol: Separation, gone: np.ndarray) -> Separation:

@@ -21,7 +21,7 @@ from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
 from .cycle import equal_rows
-from .influence import check_removable, moving, owners, without
+from .influence import moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, products, pulls
 
@@ -42,8 +42,7 @@ def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
     """
     left_out = None
     if gone is not None:
-        check_removable(sol)
-        owner = owners(sol.data)
+        owner = owners(sol)
         left_out = owner == as_count("without", gone)
         if not left_out.any():
             raise ValueError(f"without must be a sequence, 0 .. {owner[-1]}, got {gone}")
@@ -67,13 +66,13 @@ def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[st
     if sol.method == "working set":
         raise ValueError("not proved: the rows of other processes are not here")
     if sol.status == "infeasible":
-        candidates = _contradictions(_Rows(sol))
+        candidates = _contradictions
     elif sol.W is not None and sol.flat_dual.any():
-        candidates = _weights(_Rows(sol, left_out))
+        candidates = _weights
     else:
         raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
     why = "no witness was found"
-    for proof in candidates:
+    for proof in candidates(_Rows(sol, left_out)):
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
@@ -177,23 +176,23 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
         ) or {"basis": []}
     held = _factors("dual", rows.combined(), sol.norm)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
-        moved = W + nudge * _inward(rows, W) if nudge else W
+        moved = W + nudge * _inward(rows) if nudge else W
         claim = "optimal" if sol.status == "optimal" else "feasible"
         yield rows.file(claim, rows.dual, moved, witness | _factors("W", moved, sol.norm) | held)
 
 
-def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
-    """A direction for W along which every binding margin grows by the largest margin asked, while equations keep their
-    values.
+def _inward(rows: _Rows) -> np.ndarray:
+    """A direction for the answer's W along which every binding margin grows by the largest margin asked, while
+    equations keep their values.
 
     W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
     direction instead.
     """
     sol, largest = rows.sol, rows.sol.selection.largest
-    excess = sol.data._flat_margins(W, sol.selection.reference)[rows.entries] - rows.rhs
+    excess = sol.flat_margins[rows.entries] - rows.rhs
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
     more = np.where(rows.equation[binding], 0.0, largest)
-    return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(W.shape)
+    return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(sol.W.shape)
 
 
 def _factors(name: str, A: np.ndarray, norm: str | float) -> dict[str, Any]:
