@@ -99,10 +99,9 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         queries, entries = choosing
         reference = selection.within(data).reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    windows = data._stored if powers is None and choosing is None else data._in_range()
     try:
         found = solver(
-            windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
+            data._in_range(choosing), reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
             dual, request.W, request.report,
         )  # fmt: skip
     except IndexError:
