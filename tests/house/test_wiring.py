@@ -76,7 +76,8 @@ def answer(X, Z, W, norm, dual):
     flat = np.column_stack([np.zeros(len(data)), np.reshape(dual, (len(data), -1))]).ravel()
     W = np.array(W)
     margins = data._flat_margins(W, selection.reference)
-    return SimpleNamespace(data=data, selection=selection, W=W, norm=norm, C=None, flat_dual=flat, flat_margins=margins)
+    made = dict(data=data, selection=selection, W=W, norm=norm, status="optimal", method="auto")
+    return SimpleNamespace(flat_dual=flat, flat_margins=margins, **made)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_finds_a_cycle_exactly_where_there_is_one(seed, words, n, T, vectors):
 @pytest.mark.parametrize("data_of", ["cross", "float32", "ragged", "self"])
 def test_an_infeasible_answer_with_its_rows(data_of):
     rng = np.random.default_rng(0)
-    E = rng.integers(-3, 4, (30, 8)).astype(float)  # first coordinates repeat though words differ
+    E = 1.0 * rng.integers(-3, 4, (30, 8))
     words = np.array([rng.permutation(30)[:8] for _ in range(80)])
     if data_of == "self":
         words[:, 0] = 0  # every sequence begins with the same word, which is the query

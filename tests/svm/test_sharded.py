@@ -86,7 +86,7 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     if alone.unique:
         close(first.W, alone.W, 2e-3)
     if norm == "frobenius":
-        assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
+        assert_array_equal(np.concatenate([sol.flat_support for sol in answers]), alone.flat_support)
 
 
 def test_a_worker_without_rows_learns_the_answer():

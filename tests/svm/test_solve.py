@@ -231,4 +231,4 @@ def test_queries_without_rows_cost_no_products(monkeypatch):
     for call in (attsvm.solve_svm, attsvm.feasible):
         sol = call(data, selected)
         assert sol.status in ("optimal", "feasible") and np.count_nonzero(np.concatenate(sol.dual)) <= 2
-    assert _core.logits(data._in_range(), np.eye(4, 3)).shape == (3,)
+    assert _core.logits(data._in_range(data._choosing), np.eye(4, 3)).shape == (3,)

@@ -243,15 +243,17 @@ class Data:
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
 
-    def _in_range(self, choosing: bool = True) -> Any:
-        """The windows as a C object with keys and queries divided by the powers of two of ``_powers``.  With
-        ``choosing`` it holds only the queries that see several tokens."""
+    def _in_range(self, choosing: Any = None) -> Any:
+        """The windows as a C object with keys and queries divided by the powers of two of ``_powers``; of the queries
+        flagged in ``choosing[0]`` alone, if given."""
+        if choosing is None and self._powers is None:
+            return self._stored
         keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
         if self._powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
             queries = np.ldexp(queries, -self._powers[1])
-        if choosing and self._choosing is not None:
-            queries, start, stop = (array[self._choosing[0]] for array in (queries, start, stop))
+        if choosing is not None:
+            queries, start, stop = (array[choosing[0]] for array in (queries, start, stop))
         return _core.windows(keys, queries, start, stop)
 
     def _check_finite(self) -> None:

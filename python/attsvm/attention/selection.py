@@ -219,10 +219,9 @@ def intervals(
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
     """
     reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
-    handle = data._stored if data._powers is None else data._in_range(choosing=False)
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
-    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
+    least, pull, total, off = _core.interval(data._in_range(), reference, kept, W, dual)
     dk, dz = data._W_shape
     outwards = 1 + roundings(norm, dk, dz)
     with np.errstate(divide="ignore", invalid="ignore"):

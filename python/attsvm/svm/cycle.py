@@ -19,11 +19,11 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     # no search if a selected token lies outside its window, which C reports
     if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
-    same = kinds_of(data.queries)
-    if (same == np.arange(len(same))).all():  # all query vectors differ: a cycle needs two queries with one vector
+    _, same, count = equal_rows(data.queries)
+    if count.max() == 1:  # all query vectors differ: a cycle needs two queries with one vector
         return None
     query, chosen, token = data._rows_of(selection.reference)
-    kinds = kinds_of(data.keys)
+    kinds = equal_rows(data.keys)[1]
     tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
     edges = np.flatnonzero(tail != head)
     while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
@@ -31,25 +31,18 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     if not len(edges):
         return None
     onward = dict(zip(tail[edges].tolist(), edges.tolist(), strict=True))
-    at: dict[int, int] = {}
-    path: list[int] = []
     node = tail[edges[0]]
-    while node not in at:
-        at[node] = len(path)
-        path.append(onward[node])
-        node = head[path[-1]]
+    for _ in onward:  # after one step for each node, the walk has reached a cycle
+        node = head[onward[node]]
     dual = np.zeros(data._entries)
-    dual[path[at[node] :]] = 1.0
+    while not dual[onward[node]]:
+        dual[onward[node]] = 1.0
+        node = head[onward[node]]
     return dual
 
 
-def kinds_of(rows: np.ndarray) -> np.ndarray:
-    """For each row of a matrix, the index of the first row that equals it."""
-    kinds = np.arange(len(rows))
-    _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
-    # rows whose first number occurs more than once; usually few, since the first numbers of most rows differ
-    some = np.flatnonzero(count[first] > 1)
-    words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
-    _, place, equal = np.unique(words, return_index=True, return_inverse=True)
-    kinds[some] = some[place[equal]]
-    return kinds
+def equal_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of a matrix: the index of the first row of each kind; the kind of each row; and the number of
+    rows of each kind.  Rows of one kind have equal bytes."""
+    words = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+    return np.unique(words, return_index=True, return_inverse=True, return_counts=True)[1:]

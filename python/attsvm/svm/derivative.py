@@ -18,7 +18,7 @@ import numpy as np
 from ..common.check import as_floats, is_ragged
 from ..common.norms import conjugate, of_values
 from .separation import Separation
-from .support import products
+from .support import products, pulls
 
 # A row (constraint) is in the support if its multiplier times its size is above HOLDS times the largest such product.
 # A row is not in the support if its slack is above HOLDS times the largest margin asked.
@@ -90,13 +90,6 @@ class Tangent:
         return gX, gZ
 
 
-def tangent_of(sol: Separation) -> Tangent:
-    """The derivative of an SVM answer, computed on the first call and then kept with the answer."""
-    if "_tangent" not in vars(sol):
-        vars(sol)["_tangent"] = Tangent(sol)
-    return vars(sol)["_tangent"]
-
-
 def _holding_rows(sol: Separation) -> Rows:
     """The support rows of an SVM answer; raises ValueError if the answer has no derivative, as when a small move of the
     tokens may change which rows these are."""
@@ -113,10 +106,7 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
     equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
-    size = np.linalg.norm(data._differences(chosen, token), axis=1)
-    size *= np.linalg.norm(data.queries, axis=1)[query]
-    pull = np.abs(sol.flat_dual) * size
-    holds = equal | (pull > HOLDS * pull.max())
+    holds = equal | (pulls(sol, np.arange(len(query))) > HOLDS)
     soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
     slack = sol.flat_margins + soft * sol.flat_dual - asked  # infinite where there is no row
     unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
@@ -129,7 +119,7 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token, asked, soft, y = (part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual))
     if sol.C is None:
         # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
-        y = y * (1 / sol.margin**2) / (asked @ y)
+        y = y / (sol.margin**2 * (asked @ y))
     return Rows(query, chosen, token, data._differences(chosen, token), data.queries[query], asked, soft, y)
 
 
@@ -159,7 +149,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         inverse = _inverse((rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft))
         y = inverse @ rows.asked
         W = rows.adjoint(y).ravel()
-        scale, slope = np.ones_like(W), np.zeros_like(W)
+        scale, slope = 1.0, W
     else:
         dense = products(rows.delta, rows.z)  # (m, dk dz): each row as a flat vector
         for _ in range(STEPS):
@@ -260,7 +250,7 @@ def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     if is_ragged(value):
         value = np.concatenate([np.reshape(part, (-1, shape[1])) for part in value])
     array = np.asarray(value)
-    if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != shape[0] * shape[1]:
+    if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != np.prod(shape):
         raise ValueError(
             f"{name} must have the shape of what it moves, {shape[0]} vectors of {shape[1]}, got {array.shape}"
         )

@@ -11,6 +11,7 @@ from ..common.norms import Metric, size
 from .methods import CODE, solve_request
 from .request import Request
 from .separation import Separation
+from .support import products
 
 LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CERTIFICATE_LOOSEST of certificate.h)
 MOST = 2e8  # largest number of elements in the tokens of a solve whose metric is an array D (1.6 GB)
@@ -39,7 +40,7 @@ def solve_in_norm(data: Data, request: Request) -> Separation:
             chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
         keys = np.zeros(data.keys.shape)
         keys[token] = data._differences(token, chosen)
-        keys, queries = keys @ left.T, np.ascontiguousarray(data.queries @ right.T)
+        keys, queries = keys @ left.T, data.queries @ right.T
     else:
         entries = data._entries
         if entries * metric.D.size > MOST:
@@ -48,8 +49,8 @@ def solve_in_norm(data: Data, request: Request) -> Separation:
                 f"got an array D and {entries} entries"
             )
         layout = Layout(data.lengths, np.ones_like(data.lengths), True)
-        rows = data._differences(token, chosen)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
-        keys, queries = rows.reshape(entries, -1), np.ones((len(data), 1))
+        keys = products(data._differences(token, chosen), data.queries[q]) / np.sqrt(metric.D.ravel())
+        queries = np.ones((len(data), 1))
     plain = solve_request(Data("metric", keys, queries, None, layout), replace(request, norm="frobenius"))
     answer, V = plain.answer, plain.answer.W
     W = left.T @ V @ right if metric.D is None else V.reshape(metric.D.shape) / np.sqrt(metric.D)

@@ -11,9 +11,8 @@ import numpy as np
 
 from ..common.result import Lines, Solved
 from .in_metric import solve_in_norm
-from .request import Request
-from .separation import SHARDED, Separation
-from .support import holding
+from .request import SHARDED, Request, of_order_one
+from .separation import Separation
 
 TOL = 1e-9  # the default tolerance of solve_svm
 
@@ -85,8 +84,7 @@ class Influence(Solved):
 
 def influence_of(sol: Separation) -> Influence:
     """Computes the influence of each sequence on an SVM answer: see :meth:`attsvm.Separation.influence`."""
-    check_removable(sol)
-    owner = owners(sol.data)
+    owner = owners(sol)
     n = owner[-1] + 1
     solved = np.bincount(owner, moving(sol), n) > 0
     turn, unfinished = np.zeros(n), []
@@ -99,28 +97,27 @@ def influence_of(sol: Separation) -> Influence:
     return Influence(sol, np.bincount(owner, sol.flat_dual, n), turn, margin, objective, solved, unfinished)
 
 
-def check_removable(sol: Separation) -> None:
-    """Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process."""
+def moving(sol: Separation) -> np.ndarray:
+    """Which constraints may change the answer by their removal, as a flat bool array: those of support tokens, and
+    those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
+    part in it."""
+    equal = sol.selection.flags(sol.data) | (sol.C is not None)
+    return sol.flat_support | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
+
+
+def owners(sol: Separation) -> np.ndarray:
+    """The number of the sequence to which each entry (pair of a query and a token) belongs.
+
+    Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process.
+    """
     if sol.data._identity:
         raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
     if sol.method == SHARDED:
         raise ValueError("influence needs all rows in one process, got an answer of reduce=")
     if sol.status != "optimal":
         raise ValueError(f"influence is that on an optimal answer, got one that is {sol.status!r}: {sol.message}")
-
-
-def moving(sol: Separation) -> np.ndarray:
-    """Which constraints may change the answer by their removal, as a flat bool array: those of support tokens, and
-    those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
-    part in it."""
-    equal = sol.selection.flags(sol.data) | (sol.C is not None)
-    return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
-
-
-def owners(data: Any) -> np.ndarray:
-    """The number of the sequence to which each entry (pair of a query and a token) belongs."""
-    counts = data._layout.counts
-    return np.repeat(np.repeat(np.arange(len(counts)), counts), data.lengths)
+    counts = sol.data._layout.counts
+    return np.repeat(np.repeat(np.arange(len(counts)), counts), sol.data.lengths)
 
 
 def without(sol: Separation, gone: np.ndarray) -> Separation:
@@ -134,5 +131,5 @@ def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
     """1 - correlation of matrices A and B, accurate also where they are close; NaN if B is zero or None."""
     if B is None or not B.any():
         return math.nan
-    A, B = (M / np.abs(M).max() for M in (A, B))
+    A, B = map(of_order_one, (A, B))
     return float(np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2)

@@ -47,13 +47,12 @@ def solve_request(data: Data, request: Request) -> Separation:
     answer: Answer | None = None
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
-            found = _call(_core.check, data, replace(request, max_iter=0, dual=dual, W=None, report=None))
+            found = _call(_core.check, data, replace(request, dual=dual, W=None, report=None))
             answer = found if found.status == CODE["infeasible"] else None
         if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
             answer, request = _by_levels(vocabulary)
         sol = made(answer or _call(methods[request.method], data, request))
-        if sol.status == "interrupted" or sol.answer.exception is not None:
-            exception = sol.answer.exception or KeyboardInterrupt()
+        if (exception := sol.answer.exception) is not None:
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
@@ -69,13 +68,13 @@ def _by_levels(vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
     a method in C then starts, from Newton's multipliers."""
     data, request = vocabulary.data, vocabulary.request
     fits = data._rows > LEVELS_ROWS and len(data) <= LEVELS_MOST and data._powers is None
-    if not (fits and data.queries.any(axis=1).all()):
+    if not fits or not data.queries.any(axis=1).all():
         return None, request
     W, dual, steps, exception = solve_levels(vocabulary)
     request = replace(request, dual=dual.ravel())
-    answer = _call(
-        _core.check, data, replace(request, W=W / vocabulary.scale[:, None], max_iter=0, report=None)
-    )._replace(method="newton", iterations=steps, exception=exception)
+    answer = _call(_core.check, data, replace(request, W=W / vocabulary.scale[:, None], report=None))._replace(
+        method="newton", iterations=steps, exception=exception
+    )
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= steps:
         return answer, request
     return None if exception is None else answer._replace(status=CODE["interrupted"]), request
@@ -94,18 +93,15 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     """
     powers, choosing, selection, norm, C = data._powers, data._choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
-    soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
+    soft = scaled_number(C or 0.0, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
     if choosing is not None:  # leave out queries that see one token: they have no row in the SVM, but cost time
         queries, entries = choosing
-        if (reference[~queries] != 0).any():
-            raise ValueError(selection.outside(data))
-        reference = reference[queries]
+        reference = selection.within(data).reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    windows = data._stored if powers is None and choosing is None else data._in_range()
     try:
         found = solver(
-            windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
+            data._in_range(choosing), reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
             dual, request.W, request.report,
         )  # fmt: skip
     except IndexError:

@@ -20,10 +20,10 @@ from .. import check
 from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
-from .cycle import kinds_of
-from .influence import check_removable, moving, owners, without
+from .cycle import equal_rows
+from .influence import moving, owners, without
 from .separation import Separation
-from .support import ROUNDED, log_pulls, products
+from .support import ROUNDED, products, pulls
 
 # an equation depends on others if its part independent of them is below this fraction of the largest equation
 DEPENDENT = 1e-9
@@ -42,8 +42,7 @@ def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
     """
     left_out = None
     if gone is not None:
-        check_removable(sol)
-        owner = owners(sol.data)
+        owner = owners(sol)
         left_out = owner == as_count("without", gone)
         if not left_out.any():
             raise ValueError(f"without must be a sequence, 0 .. {owner[-1]}, got {gone}")
@@ -67,13 +66,13 @@ def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[st
     if sol.method == "working set":
         raise ValueError("not proved: the rows of other processes are not here")
     if sol.status == "infeasible":
-        candidates = _contradictions(_Rows(sol))
+        candidates = _contradictions
     elif sol.W is not None and sol.flat_dual.any():
-        candidates = _weights(_Rows(sol, left_out))
+        candidates = _weights
     else:
         raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
     why = "no witness was found"
-    for proof in candidates:
+    for proof in candidates(_Rows(sol, left_out)):
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
@@ -100,7 +99,7 @@ class _Rows:
         self.chosen = np.searchsorted(tokens, chosen[self.entries])
         self.start = np.searchsorted(tokens, data.start[queries])
         self.stop, self.selected = self.start + data.lengths[queries], selection.reference[queries]
-        self.token = self.key - self.start[self.query]
+        self.names = np.column_stack([self.query, self.key - self.start[self.query]])
         reference = self.key == self.chosen
         self.kept = selection.flags(data)[self.entries]
         self.equation = self.kept & ~reference
@@ -125,9 +124,6 @@ class _Rows:
         """Entry (i, j) of the matrix (x_a - x_t) z^T of one row of the SVM, as an exact fraction."""
         difference = Fraction(self.keys[self.chosen[row], i]) - Fraction(self.keys[self.key[row], i])
         return difference * Fraction(self.queries[self.query[row], j])
-
-    def names(self, rows: np.ndarray) -> list[tuple[int, int]]:
-        return list(zip(self.query[rows].tolist(), self.token[rows].tolist(), strict=True))
 
     def file(
         self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any], used: Any = None
@@ -156,7 +152,7 @@ class _Rows:
             ),
             "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
             "W": _hex(W),
-            "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
+            "dual": [[*name, x] for name, x in zip(self.names[some].tolist(), _hex(dual[some]), strict=True)],
             "witness": witness,
         } | ({"without": self.without} if self.without else {})
 
@@ -171,32 +167,32 @@ def _hex(array: Any) -> Any:
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove weights and their bound, the likeliest first."""
-    sol, W = rows.sol, np.asarray(rows.sol.W)
+    sol, W = rows.sol, rows.sol.W
     at, witness = np.flatnonzero(rows.equation), {}
     if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
         places = list(np.ndindex(W.shape))
-        witness = _square(rows.dense(at), rows.names(at), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])) or {
-            "basis": []
-        }
+        witness = _square(
+            rows.dense(at), rows.names[at].tolist(), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])
+        ) or {"basis": []}
     held = _factors("dual", rows.combined(), sol.norm)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
-        moved = W + nudge * _inward(rows, W) if nudge else W
+        moved = W + nudge * _inward(rows) if nudge else W
         claim = "optimal" if sol.status == "optimal" else "feasible"
         yield rows.file(claim, rows.dual, moved, witness | _factors("W", moved, sol.norm) | held)
 
 
-def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
-    """A direction for W along which every binding margin grows by the largest margin asked, while equations keep their
-    values.
+def _inward(rows: _Rows) -> np.ndarray:
+    """A direction for the answer's W along which every binding margin grows by the largest margin asked, while
+    equations keep their values.
 
     W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
     direction instead.
     """
     sol, largest = rows.sol, rows.sol.selection.largest
-    excess = sol.data._flat_margins(W, sol.selection.reference)[rows.entries] - rows.rhs
+    excess = sol.flat_margins[rows.entries] - rows.rhs
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
     more = np.where(rows.equation[binding], 0.0, largest)
-    return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(W.shape)
+    return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(sol.W.shape)
 
 
 def _factors(name: str, A: np.ndarray, norm: str | float) -> dict[str, Any]:
@@ -220,8 +216,7 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, {"basis": []})
-    pull = log_pulls(rows.sol, rows.entries)
-    needed = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual, 0.0)
+    needed = np.where(pulls(rows.sol, rows.entries) > ROUNDED, rows.dual, 0.0)
     for lift in (False, True):
         yield from _contradiction(rows, needed, lift)
     if rows.sol.C is None:  # rounding may hide a separating W of large norm: prove that each has a large norm
@@ -235,14 +230,16 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[s
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
         # for each key, the index of the last key that equals it (0.0 equals -0.0)
-        place = len(rows.keys) - 1 - kinds_of(rows.keys[::-1] + 0.0)[::-1]
+        last, kind, _ = equal_rows(rows.keys[::-1] + 0.0)
+        place = (len(kind) - 1 - last[kind])[::-1]
         chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
         D = 1.0 * chosen - token
     keys = np.flatnonzero(D.any(axis=0))
     A = products(D[:, keys], Z).T
     touched = np.flatnonzero(A.any(axis=1))
-    places = [(keys[k // Z.shape[1]].item(), k % Z.shape[1]) for k in touched.tolist()]
-    names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
+    i, j = divmod(touched, Z.shape[1])
+    places = np.column_stack([keys[i], j]).tolist()
+    names, wanted = rows.names[at].tolist(), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
 
     def entry(unknown: int, equation: int) -> Fraction:
         i, j = places[equation]
@@ -252,7 +249,7 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[s
     if found is None:
         return
     # change the multipliers of the subsystem's rows so that all rows times their multipliers add up to zero
-    basis = [names.index(tuple(name)) for name in found["basis"]]
+    basis = [names.index(name) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (rows.equation | (exact >= 0)).all():
@@ -296,7 +293,7 @@ def _square(
         scale = math.lcm(*(x.denominator for x in exact))
         whole = [scale, *(int(-x * scale) for x in exact)]
         dependent.append([[*equations[e], x] for e, x in zip(np.roll(combined, 1), whole, strict=True)])
-    return {"basis": [list(unknowns[k]) for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
+    return {"basis": [unknowns[k] for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
 
 
 def _solved(rows: np.ndarray) -> list[Fraction] | None:

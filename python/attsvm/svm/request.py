@@ -43,6 +43,7 @@ class Answer(NamedTuple):
     exception: BaseException | None = None
 
 
+SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 LARGEST_EXPONENT = 1020  # largest exponent, of either sign, of a double that keeps all of its digits
 OUT_OF_RANGE = (
     "tokens times queries must be of a scale at which rows, weights, multipliers and bounds lie within "
@@ -66,10 +67,9 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
     return np.ldexp(array, power)
 
 
-def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers divided by a power of two, so that the largest is between 1 and 2."""
-    largest = np.abs(dual).max(initial=0.0)
-    return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
+def of_order_one(array: np.ndarray) -> np.ndarray:
+    """The array divided by a power of two, so that its largest absolute value is between 1 and 2; zeros stay zeros."""
+    return np.ldexp(array, 1 - math.frexp(np.abs(array).max(initial=0.0))[1])
 
 
 def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:
@@ -87,9 +87,11 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     # multipliers that are not finite (from a method that rounding stopped) prove nothing
     if not np.isfinite(dual).all():
         dual = np.zeros_like(dual)
-    if _core.STATUS[answer.status] == "infeasible":
-        return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
+    if _core.STATUS[answer.status] == "infeasible":
+        with np.errstate(over="ignore"):
+            lower, upper = np.ldexp((answer.lower, answer.upper), power).tolist()
+        return answer._replace(dual=of_order_one(dual), lower=lower, upper=upper)
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
     if soft or answer.lower > 0:  # without a positive lower bound W proves nothing, and the user does not get it
         W = scaled_array(W, asked - rows, "weights")

@@ -16,7 +16,7 @@ from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, 
 from ..common.norms import Metric, as_metric, norm_name
 from ..common.result import Lines, Result, interval_bar
 from .request import Answer, Request
-from .support import holding, is_unique, log_pulls
+from .support import holding, is_unique
 
 # Singular values of W below this fraction of the largest do not count for its rank.
 # An answer with a gap of 1e-9 fixes W only to about 5e-5, so smaller singular values may be errors.
@@ -24,7 +24,6 @@ RANK_TOLERANCE = 1e-4
 # attributes of a Separation that a file keeps, besides the attribute ``answer`` (what the solver returned)
 STATE = ("data", "selection", "norm", "method", "C", "status")
 ROWS_SHOWN = 4  # largest number of rows of a certificate that the message lists one by one
-SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 
 
 class Separation(Result):
@@ -51,7 +50,7 @@ class Separation(Result):
         multipliers would leave double precision while W does not (extreme scales of tokens and queries).
     certificate : array or list, in the data's entry shape, or None
         When infeasible, multipliers of order one with which the rows add up to zero (Farkas): no W exists.  Rounding
-        might hide a W of very large norm; ``message`` says above which norm.
+        might hide a W of a norm above ``1 / margin_bound``, which ``message`` names.
     support : boolean array or list
         The support tokens, which hold the solution in place.  A margin row counts if its multiplier, times the size of
         the row (the largest number in x_ref - x_t times that in z) and divided by the largest such product, is above
@@ -103,10 +102,8 @@ class Separation(Result):
     @property
     # W is declared Any although it may be None, so that type checkers do not demand a test before every use
     def W(self) -> np.ndarray | Any:
-        open_ended = self.C is None and self.status not in ("optimal", "no constraint")
-        if self.status == "infeasible" or open_ended and not self.answer.lower > 0:
-            return None
-        return self.answer.W
+        none = self.status == "infeasible" or self.C is None and not self.answer.lower > 0
+        return None if none else self.answer.W
 
     @property
     def margin(self) -> float:
@@ -119,7 +116,7 @@ class Separation(Result):
     @property
     def gap(self) -> float:
         lower, upper = self.answer.lower, self.answer.upper
-        if self.C is None and self.W is None:
+        if self.W is None:
             return math.inf
         if upper == 0 or lower == math.inf:
             return 0.0
@@ -130,12 +127,12 @@ class Separation(Result):
     def objective(self) -> float:
         if self.C is not None:
             return self.answer.upper
-        return 0.5 / self.margin / self.margin if self.W is not None and self.margin > 0 else math.inf
+        return 0.5 / self.margin / self.margin if self.margin > 0 else math.inf
 
     @property
     def objective_bound(self) -> float:
-        lower, upper = self.answer.lower, self.answer.upper
-        return lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
+        upper = self.answer.upper
+        return self.answer.lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
 
     @property
     def selected(self) -> Any:
@@ -173,27 +170,14 @@ class Separation(Result):
 
     @cached_property
     def support(self) -> Any:
-        return self.data._layout.shape_entries(self._holding)
+        return self.data._layout.shape_entries(self.flat_support)
 
-    @cached_property
-    def _holding(self) -> np.ndarray:
-        """Which entries (pairs of a query and a token) are support tokens, as a flat bool array."""
-        return holding(self)
+    flat_support = cached_property(holding)  # the support tokens as a flat array
+    unique = cached_property(is_unique)
 
     @cached_property
     def rank(self) -> int | None:
-        if self.W is None:
-            return None
-        sigma = np.linalg.svd(self.W, compute_uv=False)
-        return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
-
-    @cached_property
-    def unique(self) -> bool | None:
-        if self.W is None or self.status not in ("optimal", "no constraint"):
-            return None
-        if self.method == SHARDED and self.norm in ("nuclear", "max", "spectral"):
-            return None
-        return is_unique(self)
+        return None if self.W is None else int(np.linalg.matrix_rank(self.W, rtol=RANK_TOLERANCE))
 
     @property
     def message(self) -> str:
@@ -215,7 +199,7 @@ class Separation(Result):
             return "zero weights reach every margin asked" if asked else everything
         if status == "infeasible":
             what = "reach these margins" if asked else "rank the selected tokens first"
-            impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
+            impossible = _impossible(self, what)
             # C goes with norms that have a square, and rows between selected tokens stay hard
             equal = self.flat_dual[self.selection.flags(self.data)].any()
             if soft or equal or not (self.norm == "frobenius" or isinstance(self.norm, Metric)):
@@ -403,10 +387,10 @@ class Separation(Result):
         >>> dW.ravel().tolist(), dmargin
         ([-1.0, 0.0], 1.0)
         """
-        from .derivative import as_moves, tangent_of
+        from .derivative import as_moves
 
         moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
-        return tangent_of(self).forward(*moves)
+        return self.tangent.forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
@@ -422,31 +406,38 @@ class Separation(Result):
             lines += [
                 ("norm of W", f"{norm:.12g}"),
                 ("rank", f"{self.rank}"),
-                ("support", f"{self._holding.sum()} tokens"),
+                ("support", f"{self.flat_support.sum()} tokens"),
                 ("method", f"{self.method}, {self.iterations} iterations"),
             ]
         return lines
 
     def _html_bar(self) -> str:
-        return interval_bar(self.margin, self.margin_bound) if self.W is not None and self.C is None else ""
+        return interval_bar(self.margin, self.margin_bound)
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q, selected = data._query_of(), chosen.flags(data)
-        columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
+        q = data._query_of()
+        columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": chosen.flags(data)}
         if self.W is not None:
             columns["margin"] = self.flat_margins
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
-        return columns | {"support": self._holding}
+        return columns | {"support": self.flat_support}
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
+    @cached_property
+    def tangent(self) -> Any:
+        """The derivative of this answer as a ``Tangent``: a linear map, which is kept with the answer."""
+        from .derivative import Tangent
+
+        return Tangent(self)
+
     def __getstate__(self) -> dict[str, Any]:
         # the cached derivative cannot be pickled; it is computed again on demand
-        return {name: value for name, value in vars(self).items() if name != "_tangent"}
+        return {name: value for name, value in vars(self).items() if name != "tangent"}
 
     def _state(self) -> dict[str, Any]:
         # keep all fields of the solver's answer but the last, which is an exception
@@ -475,58 +466,26 @@ class Separation(Result):
         return found
 
 
-def _at_least(sol: Separation) -> str:
-    """The end of the message of an infeasible answer: the norm up to which the multipliers y exclude every W, rounding
-    included.
-
-    It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
-    """
-    data, entries = sol.data, np.flatnonzero(sol.flat_dual)
-    entries = entries[log_pulls(sol, entries) > -np.inf]  # leave out rows that are zero, which no W meets
-    if not len(entries):
-        return ""
-    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
-    pull, Z = log_pulls(sol, entries), data.queries[q]
-    weights = np.sign(y) * np.exp(pull - pull.max())
-    # scale each row of Z (queries) and D (token differences), since their products may leave double precision
-    Z = Z / np.abs(Z).max(axis=1, keepdims=True)
-    part = weights[:, None] * Z
-    if data._identity:  # D has rows e_a - e_t, each as long as the vocabulary
-        M, lengths = np.zeros(data._W_shape), math.sqrt(2)
-        np.add.at(M, chosen, part)
-        np.subtract.at(M, token, part)
-    else:
-        D = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2
-        D /= np.abs(D).max(axis=1, keepdims=True)
-        M, lengths = D.T @ part, np.linalg.norm(D, axis=1)
-    most = np.linalg.norm(M) + (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (lengths * np.linalg.norm(Z, axis=1))
-    asked = sol.selection.asked(entries) @ y
-    with np.errstate(over="ignore"):
-        bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
-    return f", at least none of Frobenius norm below {bound:.1e}"
-
-
-def _proof(sol: Separation) -> str:
-    entries = np.flatnonzero(sol.flat_dual)
-    if len(entries) > ROWS_SHOWN:
-        return "the certificate combines the rows to zero"
-    q = sol.data._query_at(entries)
-    chosen, token = sol.selection.reference[q], entries - sol.data.indptr[q]
-    rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
-    return f"these rows combine to zero: {'; '.join(rows)}"
-
-
-def _impossible_pair(sol: Separation) -> str | None:
-    """The message if a single row cannot be met by any W: its token equals the selected one, or its query is zero; else
-    None."""
-    if sol.answer.entry < 0:
-        return None
-    q = sol.data._query_at(sol.answer.entry)
-    token, chosen = sol.answer.entry - sol.data.indptr[q], sol.selection.reference[q]
-    if not sol.data.queries[q].any():
-        return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
-    equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
-    if sol.selection.kept is not None and sol.selection.kept[sol.answer.entry]:
+def _impossible(sol: Separation, what: str) -> str:
+    """The message of an infeasible answer.  It names the row that no W meets even alone, because its token equals the
+    selected one or its query is zero; else the rows that combine to zero."""
+    data, entry = sol.data, sol.answer.entry
+    entries = np.flatnonzero(sol.flat_dual) if entry < 0 else np.array([entry])
+    q = data._query_at(entries)
+    rows = list(zip(q, sol.selection.reference[q], entries - data.indptr[q], strict=True))
+    if entry < 0:
+        said = "the certificate combines the rows to zero"
+        if len(rows) <= ROWS_SHOWN:
+            said = f"these rows combine to zero: {'; '.join(f'query {i}, token {a} over {t}' for i, a, t in rows)}"
+        excluded = ""  # rounding may hide weights of a larger norm
+        if 0 < sol.margin_bound < math.inf:
+            excluded = f", at least none of {sol.norm_name} norm below {1 / sol.margin_bound:.1e}"
+        return f"no weights {what}{excluded}: {said}"
+    ((i, chosen, token),) = rows
+    if not data.queries[i].any():
+        return f"query {i} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+    equals = f"in the window of query {i}, token {token} equals the selected token {chosen}"
+    if sol.selection.kept is not None and sol.selection.kept[entry]:
         return f"{equals}, so no weights make their logits differ, as margins asks"
     return (
         f"{equals}, so no weights can prefer "

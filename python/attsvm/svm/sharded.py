@@ -16,11 +16,10 @@ from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
 from .methods import CODE, solve_request
-from .request import Answer, Request
-from .separation import SHARDED, Separation
+from .request import SHARDED, Answer, Request
+from .separation import Separation
 
-CODES = CODE | {"optimal": 0}
-GOES_ON = (CODES["optimal"], CODES["no constraint"])
+GOES_ON = CODE["done"], CODE["no constraint"]
 # A worker does not propose rows (constraints) whose multiplier is below this fraction of the largest multiplier.
 # Interior-point methods leave small positive multipliers on rows that are not support rows.
 PROPOSED = 1e-6
@@ -52,14 +51,12 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         ends = np.cumsum(lengths, dtype=np.intp)[:-1]
         working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
         asked = replace(request, selection=Selection(working, np.split(kept > 0, ends)), tol=tol / 2)
-        sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
+        nothing = Answer(0, np.zeros(working._W_shape), np.zeros(working._entries), 0.0, 0.0)
+        answer = workers.together(lambda: solve_request(working, asked).answer if workers.rank == 0 else nothing)  # noqa: B023
         # The first worker sends its answer to all workers.  The numbers are the status code, the iterations, the entry
         # that no W meets even alone, and the bounds.
-        numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
-        if sol is not None:
-            numbers[:] = CODES[sol.status], sol.iterations, sol.answer.entry, sol.margin, sol.margin_bound
-            W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
-        numbers, W, dual = map(workers.first, (numbers, W, dual))
+        numbers = np.array([answer.status, answer.iterations, answer.entry, answer.lower, answer.upper])
+        numbers, W, dual = map(workers.first, (numbers, answer.W, answer.dual))
         (code, more, at), (lower, upper) = numbers[:3].astype(int).tolist(), numbers[3:].tolist()
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
@@ -74,5 +71,5 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         lower = 0.0
     mine, here = np.zeros(len(chosen)), at - first
     mine[entries] = dual[first : first + len(entries)]
-    entry = entries[here] if at >= 0 and 0 <= here < len(entries) else -1
+    entry = entries[here] if 0 <= here < len(entries) else -1
     return Separation(data, request, Answer(code, W, mine, lower, upper, iterations, entry, SHARDED))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..common.norms import Metric, of_values
+from .request import SHARDED, of_order_one
 
 # The product of a row's absolute multiplier and its largest absolute entry is compared with the largest such product.
 # A row counts as a support row if its product exceeds this fraction of the largest product.
@@ -19,12 +20,10 @@ def holding(sol: Any) -> np.ndarray:
     selection = sol.selection
     found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
-    pull = log_pulls(sol, entries)
-    largest = pull.max(initial=-np.inf)
+    part = pulls(sol, entries)
     # no multipliers, or only those of rows that are zero (a copy of the selected token, or a zero query)
-    if largest == -np.inf:
+    if not part.any():
         return found
-    part = np.exp(pull - largest)
     found[entries] = part > ROUNDED
     # in answers that are not optimal, W and the multipliers may come from different iterates
     if sol.status == "optimal" and sol.C is None:
@@ -33,12 +32,12 @@ def holding(sol: Any) -> np.ndarray:
     return found
 
 
-def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
-    """For each given entry (pair of a query and a token), the logarithm of its absolute multiplier times the
-    largest absolute entry of its row.
+def pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
+    """For each given entry (pair of a query and a token), its absolute multiplier times the largest absolute entry of
+    its row, divided by the largest such product; zeros if all are zero.
 
-    A row is ``(x_ref - x_t) z^T``, with x_ref the selected token.  All products are halved.  Logarithms are used since
-    the products may leave double precision.
+    A row is ``(x_ref - x_t) z^T``, with x_ref the selected token.  The factors are scaled to order one before they are
+    multiplied, since the products may leave double precision.
     """
     data = sol.data
     q, chosen, token = data._rows_of(sol.selection.reference, entries)
@@ -46,8 +45,9 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
     for k in range(0, 0 if data._identity else len(entries), CHUNK):
         a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
         sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
-    with np.errstate(divide="ignore"):
-        return np.log(np.abs(sol.flat_dual[entries])) + np.log(sizes) + np.log(np.abs(data.queries).max(axis=1))[q]
+    factors = np.abs(sol.flat_dual[entries]), sizes, np.abs(data.queries).max(axis=1)[q]
+    pull = np.prod([of_order_one(factor) for factor in factors], axis=0)
+    return pull / (pull.max(initial=0.0) or 1.0)
 
 
 # A value counts as zero below ZERO times the largest value, and as nonzero above NONZERO times the largest.
@@ -60,24 +60,26 @@ LARGEST = 4_000_000  # largest number of elements in the matrix of the restricte
 
 
 def is_unique(sol: Any) -> bool | None:
-    """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
-    decision."""
+    """Whether the W of an answer is the only one of least norm; None if it is not known to be of least norm, or if
+    rounding, the problem's size or rows in other processes do not allow a decision."""
+    if sol.W is None or sol.status not in ("optimal", "no constraint"):
+        return None
     if isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # W is unique: the norm is strictly convex, or W = 0
+    if sol.method == SHARDED:
+        return None
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
-    delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
+    asked = selection.asked(np.arange(len(token)))
     # the slack of each row in units of the largest margin asked, infinite for an equality row
     slack = (sol.flat_margins - asked) / selection.largest
     slack[selection.flags(data)] = np.inf
-    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
-    query, delta, multiplier, slack = (part[row] for part in (query, delta, sol.flat_dual, slack))
     # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.
-    delta, Z, multiplier, W = (
-        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny) for a in (delta, data.queries, multiplier, sol.W)
-    )
-    M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
-    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
+    delta, Z, multiplier, W = map(of_order_one, (data._differences(chosen, token), data.queries, sol.flat_dual, sol.W))
+    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z, axis=1)[query]
+    row = (asked > -np.inf) & (length > 0)
+    query, delta, multiplier, slack, length = (part[row] for part in (query, delta, multiplier, slack, length))
+    M = (multiplier[:, None] * delta).T @ Z[query]
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
     held, face = _split(pull, pull.max()), _face(sol.norm, M, W)

@@ -10,6 +10,7 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
+from .cycle import equal_rows
 from .request import Answer, Request
 
 OUTWARDS = 2.0**-50  # both bounds of the margin are widened by this fraction, for rounding in the keys and in W
@@ -29,11 +30,7 @@ class Vocabulary:
         selection = request.selection.within(data)
         self.reference, chosen = selection.reference, selection.flags(data).reshape(len(data), data.dk)
         # one row of bits per token: which queries select it
-        queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)
-        rows = queries.view(f"V{queries.shape[1]}").ravel()
-        _, self.first, self.class_of, self.count = np.unique(
-            rows, return_index=True, return_inverse=True, return_counts=True
-        )
+        self.first, self.class_of, self.count = equal_rows(np.packbits(chosen, axis=0).T)
         singular, p = of_values(request.norm)
         self.scale = self.count ** (-1 / (2.0 if singular else p))
         layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
@@ -92,18 +89,19 @@ def solve_levels(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray, int, B
     """
     problem, request = _Problem(vocabulary), vocabulary.request
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
+    W, y = problem.W, problem.y
     exception: BaseException | None = None
     try:
         while stalled < STALLED:
             more = problem.minimise(sigma, request.max_iter)
-            lower, upper, contradiction = problem.bounds()
+            lower, upper, contradiction, met = problem.bounds()
             last, gap = gap, upper / lower - 1 if lower > 0 else math.inf
             if request.report is not None:
                 request.report(problem.steps, gap)
             state, stalled = (lower == 0, gap if lower > 0 else upper), stalled + 1
             if state < best:
                 best, stalled = state, 0
-                problem.best = problem.met, problem.y
+                W, y = met, problem.y
             if not more or gap <= request.tol / 2 or contradiction:
                 break
             sigma *= 1 if gap < CONVERGING * last else GROWTH
@@ -112,7 +110,6 @@ def solve_levels(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray, int, B
     # Newton's method ends here if 1 / sigma is lost to rounding, or if too many rows are active for memory.
     except (np.linalg.LinAlgError, MemoryError):
         pass
-    W, y = problem.best
     return W, (problem.balanced(y) / problem.length).T, problem.steps, exception
 
 
@@ -129,50 +126,49 @@ class _Problem:
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
         self.t[np.isinf(self.t)] = 0.0  # a context that selects every token starts at level 0
         self.y = np.zeros(self.selected.shape)
-        self.met, self.steps = self.W, 0  # met: W projected onto the equality rows
-        self.best = self.W, self.y  # the best projected W and multipliers so far
+        self.steps = 0
 
     def minimise(self, sigma: float, most: int) -> bool:
         """Minimises the augmented Lagrangian with the penalty ``sigma`` and updates the multipliers.  Returns whether
         to continue."""
-        n, u = self.n, self._cut(self._uncut(sigma))
+        u = self._cut(self._uncut(sigma))
         for _ in range(STEPS):
-            g, h = self.W + u @ self.Z, -(n @ u)
-            if math.sqrt(n @ (g * g).sum(axis=1) + h @ h) <= ROUNDING * math.sqrt(n @ (u * u).sum(axis=1)):
+            g, h = self.W + u @ self.Z, -(self.n @ u)
+            if self._inner(g, g) + h @ h <= ROUNDING**2 * self._inner(u, u):
                 break
             active = self.selected | (u > 0)
             step = self._direction(active, sigma, g, h) if self.steps != most or most == 0 else None
             if step is None:
                 self.y = u
                 return False
-            length = self._length(*step, sigma, n @ (g * step[0]).sum(axis=1) + h @ step[1])
+            length = self._length(*step, sigma, self._inner(g, step[0]) + h @ step[1])
             self.W, self.t, self.steps = self.W + length * step[0], self.t + length * step[1], self.steps + 1
             u = self._cut(self._uncut(sigma))
-            if length == 1 and ((self.selected | (u > 0)) == active).all():
+            if length == 1 and np.array_equal(self.selected | (u > 0), active):
                 break
         self.y = u
         return True
 
-    def bounds(self) -> tuple[float, float, bool]:
-        """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; and whether the
-        multipliers show that no W exists."""
+    def bounds(self) -> tuple[float, float, bool, np.ndarray]:
+        """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; whether the multipliers
+        show that no W exists; and W projected onto the equality rows, which reaches the lower bound."""
         dual = self.balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed
         weight = np.where(self.selected, 0.0, dual) @ self.b
         # met: the weights nearest to W that give all tokens which a context selects the same logit
-        self.met, t = self.W, self.t
+        met, t = self.W, self.t
         for _ in range(2):
-            u = STIFF * np.where(self.selected, self.met @ self.Z.T - t - self.b, 0.0)
+            u = STIFF * np.where(self.selected, met @ self.Z.T - t - self.b, 0.0)
             step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
             if step is not None:
-                self.met, t = self.met + step[0], t + step[1]
-        logits = self.met @ self.Z.T
+                met, t = met + step[0], t + step[1]
+        logits = met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
-        lower = max(least, 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
+        lower = max(least, 0.0) / math.sqrt(self._inner(met, met))
         upper = pull / weight.sum() if weight.sum() > 0 else math.inf
-        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5)
+        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5), met
 
     def balanced(self, y: np.ndarray) -> np.ndarray:
         """The multipliers of all entries (class, context); the multiplier of a context's reference class makes the sum
@@ -180,6 +176,10 @@ class _Problem:
         dual = self.n[:, None] * y
         dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
         return dual
+
+    def _inner(self, A: np.ndarray, B: np.ndarray) -> float:
+        """The sum of the products of entries of A and B, in which a class counts once for each of its tokens."""
+        return self.n @ np.einsum("ki,ki->k", A, B)
 
     def _uncut(self, sigma: float) -> np.ndarray:
         return self.y + sigma * (self.W @ self.Z.T - self.t - self.selected * self.b)
@@ -215,12 +215,12 @@ class _Problem:
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
         """Line search: a step length at which the derivative of the augmented Lagrangian along the step is nearly 0
         compared with its initial value, or 1 if it is still negative there.  The derivative grows along the step."""
-        linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
+        linear, square = self._inner(self.W, dW), self._inner(dW, dW)
         start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
         for _ in range(TRIES):
             u = self._cut(start + length * du)
-            here = linear + length * square + self.n @ np.einsum("kc,kc->k", u, du) / sigma
+            here = linear + length * square + self._inner(u, du) / sigma
             if abs(here) <= FLAT * abs(slope) or (here < 0 and length == 1):
                 break
             if here < 0:
