@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -142,14 +142,13 @@ def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Returns two numbers for each query: ``||X|| ||z||``, the spectral norm of its tokens X times the length of its
     vector z; and ``||V|| ||v||``, the spectral norm of its values V times the length of its head v."""
     data = problem.data
-    v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
     # keys and values, or the one array that is both
     norms = [
         np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
         for vectors in ([data.keys] if data.values is data.keys else [data.keys, data.values])
     ]
-    return norms[0] * np.linalg.norm(data.queries, axis=1), norms[-1] * np.linalg.norm(v, axis=-1)
+    return norms[0] * np.linalg.norm(data.queries, axis=1), norms[-1] * np.linalg.norm(problem._head[1], axis=-1)
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -322,8 +321,8 @@ def margin_share(
     if kind in ("frobenius", "nuclear"):
         whole = np.linalg.norm(stack, axis=(1, 2))
         _, chosen, token = data._rows_of(sol.selection.reference)
-        left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
-        right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
+        chunks = (slice(first, first + CHUNK) for first in range(0, len(token), CHUNK))
+        left, right = _span(data._differences(token[at], chosen[at]) for at in chunks), _span([data.queries])
         share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
         if share.min(initial=1.0) < MOST_OUTSIDE:
             warnings.warn(
@@ -350,11 +349,8 @@ def margin_share(
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
 
 
-def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """An orthonormal basis, as columns, of the span of the given rows of d numbers."""
-    scatter = np.zeros((d, d))
-    for at in range(0, count, CHUNK):
-        some = rows(slice(at, at + CHUNK))
-        scatter += some.T @ some
+def _span(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """An orthonormal basis, as columns, of the span of the rows of all ``parts`` (..., d)."""
+    scatter: Any = sum(part.T @ part for part in parts)
     eigenvalues, vectors = np.linalg.eigh(scatter)
     return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]

@@ -305,8 +305,8 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     solution = solve_svm(data, data._layout.shape_queries(chosen), norm)
     same = np.array_equal(chosen, best.best) and norm == "frobenius"
     ideal = solution if same else solve_svm(data, problem.optimal)
-    gap = float(best.gap[best.several].min(initial=np.inf))
-    spread = float((best.second - np.minimum.reduceat(best.scores, best.begin))[best.several].max(initial=0.0))
+    gap = float(best.gap.min())
+    spread = float((best.second - np.minimum.reduceat(best.scores, best.begin)).max(initial=0.0))
     equal = gap > 0 and spread <= EQUAL * gap
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)

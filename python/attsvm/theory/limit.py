@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..svm.separation import Separation
 from ..training.run import Run
-from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, curvature, descends
+from .limit_proofs import BestTokens, Excess, LocalTokens, Rows, curvature, descends
 
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
 STEPS = ("normalized", "normalized jointly", "constant")
@@ -99,7 +99,7 @@ class Judge:
     def never_raises(self) -> bool:
         """Whether plain gradient descent at the run's learning rate lowers the loss from all weights: ``lr < 2 / L``,
         with L a Lipschitz constant of the gradient."""
-        return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
+        return self.rate * curvature(self.best, self.rows.lengths) < 2
 
     def proves(self, found: Excess) -> bool:
         """Whether theorem A holds: the gradient lies in the cone of the best tokens' rows, their SVM has a margin, and
@@ -116,9 +116,9 @@ class Judge:
         best tokens) or theorem B (the tokens that W selects, which training then keeps for ever); else None."""
         if self.uncovered:
             return None
-        if loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
-            if self.proves(self.best.at(W, step)):
-                return self.rows
+        below = loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum))
+        if below and self.proves(self.best.at(W, step)):
+            return self.rows
         if not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
@@ -131,12 +131,12 @@ class Judge:
             self._local[key] = LocalTokens(self.best, chosen)
         local = self._local[key]
         state = local.at(W, step)
-        if state is None:
-            return None
-        # An upper bound on the length of each later step.  For plain descent it is lr R sum |mu|, with R the longest
-        # row and mu the multipliers of the rows.
-        longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
-        return local if local.keeps(state, longest) else None
+        # An upper bound on the length of each later step follows.  For plain descent it is lr R sum |mu|, with R the
+        # longest row and mu the multipliers of the rows.
+        plain = self.run.rule == "constant"
+        if state is not None and local.keeps(state, self.rate * (local.longest * state.size if plain else 1.0)):
+            return local
+        return None
 
     @cached_property
     def infimum(self) -> float:
@@ -192,9 +192,8 @@ class Judge:
         if self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
         W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
-        attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = last.each.argmax()
-        row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
+        row = _core.probabilities(self.data._handle, W)[slice(*self.data.indptr[q : q + 2])]
         own, rival = best.best[q], row.argmax()
         text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
         text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""

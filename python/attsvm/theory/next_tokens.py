@@ -279,6 +279,8 @@ class SoftLabels(Result):
     selected: np.ndarray
     counts: np.ndarray
 
+    _derived = ("selected",)
+
     def _title(self) -> str:
         several = (self.selected.sum(axis=1) > 1).sum()
         return (
@@ -290,9 +292,6 @@ class SoftLabels(Result):
         """One row for each token that follows a context."""
         context, token = self.selected.nonzero()
         return {"context": context, "token": token, "count": self.counts[context, token]}
-
-    def _values(self) -> dict[str, Any]:
-        return self._state() | {"selected": self.selected}
 
     def _state(self) -> dict[str, Any]:
         return {"contexts": self.data.queries, "counts": self.counts}
