@@ -196,10 +196,7 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
     """
     data = problem.data
     own, reference = solution.flat_margins, solution.selection.reference
-    others = np.isfinite(own)
-    if not others.any():
-        return None
-    near = own <= 1 + TIGHT
+    others, near = np.isfinite(own), own <= 1 + TIGHT
     far = others & ~near
     # score of the selected token minus that of the entry's token
     better = at_reference(problem, reference) - problem._flat_scores
@@ -215,7 +212,7 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
 
     # gap: the least score lead over the support tokens (near) of each query, infinite for a query that has none
     gap = -most(np.where(near, -better, -np.inf))
-    if not (0 < gap.min() and gap.max() < np.inf):
+    if not (gap.size and 0 < gap.min() and gap.max() < np.inf):
         return None
     B = most(np.where(others, own, 0.0))
     G, H = B * most(np.where(far, -better, 0.0)), B * most(np.abs(better))

@@ -476,9 +476,9 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
     """
     step = max(step * (1 + SPARE), TINY)
     R, tau, drift = longest, state.threats, state.drift
-    c = ((rho - tau * R) / step - apart**2 / 8) * (1 - SPARE)
     room = SPARE * rho**2 * 1.5 ** np.arange(TRIES)
     with np.errstate(all="ignore"):
+        c = ((rho - tau * R) / step - apart**2 / 8) * (1 - SPARE)
         P = np.sqrt(state.pull**2 + room)
         lost, d = R * (np.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift

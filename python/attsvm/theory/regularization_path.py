@@ -214,18 +214,20 @@ def _ordered(name: str, value: Any, sign: int) -> np.ndarray:
 
 
 class _Point(NamedTuple):
+    """The numbers of one point, in the order of the fields of a :class:`Path`."""
+
     radius: float
     W: np.ndarray
+    loss: float
     log_excess: float
     gap: float
     log_ridge: float
 
 
 def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Path:
-    data = problem.data
-    radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
-    weights = weights.reshape(len(points), *data._W_shape)
-    return Path(radii, weights, np.array(list(map(problem.loss, weights))), log_excess, gap, log_ridge, norm, status)
+    radii, W, loss, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(6))
+    weights = W.reshape(len(points), *problem.data._W_shape)
+    return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,7 @@ class _Search:
         # the ridge for which W is stationary: ||G||_F = 2 ridge ||W||_F, with G the gradient of the loss at W, or
         # ||G||_op = 2 ridge for the nuclear norm
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
-        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
+        return _Point(radius, W, self.problem.loss(W), log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
         W = np.ascontiguousarray(start)

@@ -195,8 +195,8 @@ def decompose(
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
-        selected = data._layout.shape_entries(p >= HIGH)
-        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data._begin))
+        selected, late = selected_sets(parts)
+        late = np.flatnonzero(np.hstack(late))
         if late.size:
             raise ValueError(
                 f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {late.size} "
