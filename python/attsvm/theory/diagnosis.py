@@ -140,9 +140,13 @@ class Diagnosis(Solved):
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
-        columns = {"query": np.arange(len(self.data.queries))}
-        for name, score in (("selected", "score"), ("optimal", "optimal_score")):
-            columns |= {name: self._queries(name), score: self._scores_of(name)}
+        columns = {
+            "query": np.arange(len(self.data.queries)),
+            "selected": self._queries("selected"),
+            "score": self._scores_of("selected"),
+            "optimal": self._queries("optimal"),
+            "optimal_score": self._scores_of("optimal"),
+        }
         if self.tight is not None:
             columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data._begin, dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
@@ -210,7 +214,7 @@ class Diagnosis(Solved):
     def _limit(self) -> str:
         if self.iota == math.inf:
             return "nothing to prove: every query sees one token"
-        if self.barrier is None or self.longest_step is None:
+        if self.barrier is None:
             return (
                 "not to be proved of the optimal tokens: each must be the only best one, their SVM feasible, the loss "
                 "a named one, and squares of tokens and queries in range"
@@ -311,7 +315,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)
     tight = beaten_by = locally_optimal = None
-    if solution.W is not None and solution.status in ("optimal", "no constraint"):
+    if solution.status in ("optimal", "no constraint"):
         rivals = conditions.rivals_of(problem, solution)
         strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
         beaten = np.logical_or.reduceat(rivals, data._begin)
@@ -323,7 +327,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
     rows = Rows(data, best.best)
     rows.solution = ideal
-    provable = not best.uncovered and len(best.tied) == 0 and rows.margin > 0
+    provable = not best.uncovered and gap > 0 and rows.margin > 0
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,

@@ -120,8 +120,7 @@ def train_stack(
         for part, (G, scale) in zip(weights, gradients, strict=True):
             D = G * np.exp(scale - top)
             moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
-        length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-        length = np.maximum(length, TINY)  # if the gradient is zero, the weights stay
+        length = np.maximum(np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move)), TINY)  # TINY: the weights stay
         weights = [
             tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
             for part, move in zip(weights, moves, strict=True)
@@ -295,7 +294,7 @@ def hierarchy(
     n, T, d = X.shape
     z = as_floats("z", z, "n, d", (n, None))
     selected, kept = as_number("selected", selected, above=0.0), as_number("kept", kept, above=0.0)
-    if not isinstance(attention, (list, tuple)) or not len(attention):
+    if not isinstance(attention, (list, tuple)) or not attention:
         raise TypeError(f"attention must be a list of arrays, lowest layer first, got {type(attention).__name__}")
     inner = [as_floats(f"attention[{k}]", p, "n, T, T", (n, T, T)) for k, p in enumerate(attention[:-1])]
     last = as_floats(f"attention[{len(inner)}]", attention[-1], "n, T", (n, T))

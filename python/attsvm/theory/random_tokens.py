@@ -104,7 +104,8 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
         theta = (low + high) / 2
         grown = [v + theta * np.arange(len(v)) for v in logs]
         # for each kind of integer: their number; the chances times e^(theta s), divided by their sum; log of the sum
-        tilted = [(c, np.exp(v - _log_sum(v)), _log_sum(v)) for c, v in zip(counts.tolist(), grown, strict=True)]
+        parts = zip(counts.tolist(), grown, map(np.logaddexp.reduce, grown), strict=True)
+        tilted = [(c, np.exp(v - log), log) for c, v, log in parts]
         mean = sum(c * (np.arange(len(p)) @ p) for c, p, _ in tilted)
         low, high = (theta, high) if mean < first else (low, theta)
     sums = sum(c * (len(p) - 1) for c, p, _ in tilted)
@@ -129,14 +130,9 @@ def log_volumes(T: int) -> np.ndarray:
         # above: log P(the mean of j + 1 standard normal numbers exceeds k - 1 others), which is
         # log E Phi(w / sqrt(j + 1))^(k - 1) with w standard normal
         log_below = np.log([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
-        above = _log_sum((k - 1) * log_below - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
+        above = np.logaddexp.reduce((k - 1) * log_below - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
         found[k - 1] = math.log(math.comb(T - 1, j)) + above + log_inside(j)
     return found
-
-
-def _log_sum(logs: np.ndarray) -> float:
-    """The logarithm of the sum of e^x over the numbers x in ``logs``, without overflow."""
-    return float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
 
 
 @functools.cache

@@ -182,7 +182,7 @@ def regularization_path(
     toward = np.zeros(problem.data._W_shape)
     if not local:
         W = feasible(problem.data, problem.optimal).W
-        toward = toward if W is None or not W.any() else W / size(W, "frobenius")
+        toward = toward if W is None else W / (size(W, "frobenius") or 1.0)
     elif selected is not None:
         svm = solve_svm(problem.data, selected, norm)
         if svm.W is None:
@@ -243,8 +243,7 @@ class _Search:
         """The point of the path at a given radius.  A global path starts at zero.  If its descent does not end at the
         optimal tokens, a second descent starts from weights that rank these tokens first, and the better point is
         returned."""
-        first = np.where(self.local, self.toward * radius, 0.0)
-        start = first if before is None else before.W * (radius / before.radius)
+        start = self.toward * radius * self.local if before is None else before.W * (radius / before.radius)
         if self.local:
             W, log_gradient, gap = self.stationary(start, radius)
             log_excess = math.nan

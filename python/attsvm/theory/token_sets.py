@@ -243,9 +243,8 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     / p_t)``.
     """
     lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
-    _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
-    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
+    alone = Data("selected tokens", np.ascontiguousarray(data.keys[data._token_of()[kept]]), data.queries, None, layout)
     selection, logs = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool))), np.log(p[kept])
     selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
     # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
