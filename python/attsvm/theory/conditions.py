@@ -110,7 +110,7 @@ def tight_entries(solution: Separation) -> np.ndarray:
     array."""
     tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
-    return tight | solution.columns()["support"] if solution.status == "optimal" else tight
+    return tight | solution._holding if solution.status == "optimal" else tight
 
 
 def all_tight(solution: Separation, tolerance: float | None = None) -> bool | None:
@@ -244,7 +244,7 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     probability s_optimal that ``B (1 - s_optimal) < 1``, with B the largest margin of W_svm; each covariance is then
     positive.  None if the first gradient step does not separate.
     """
-    if iota <= 0 or solution.W is None or not np.isfinite(iota):
+    if not 0 < iota < math.inf or solution.W is None:
         return None
     data, own = problem.data, solution.flat_margins
     norm = float(np.linalg.norm(solution.W))

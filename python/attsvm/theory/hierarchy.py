@@ -105,8 +105,7 @@ def train_stack(
     weights = [tuple(np.broadcast_to(a, (*batch, *np.shape(a)[-2:])).astype(float) for a in part) for part in parts]
     for part in weights:
         check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
-    inner = len(weights) - 1
-    values = [np.asarray(a, dtype=np.float64)[..., None, :, :] for a in of_layers(V, inner)]
+    values = [np.asarray(a, dtype=np.float64)[..., None, :, :] for a in of_layers(V, len(W) - 1)]
     records = []
     for step in range(steps + 1):
         matrices = [_product(part) for part in weights]
@@ -126,7 +125,8 @@ def train_stack(
             for part, move in zip(weights, moves, strict=True)
         ]
     unit = [-G / np.maximum(_norm(G), TINY) for G, _ in gradients]
-    attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
+    attention = list(map(np.exp, logs))
+    attention[-1] = attention[-1][..., 0, :]
     factors = [part if len(part) == 2 else None for part in weights]
     return Stack(matrices, factors, attention, hidden, unit, np.logaddexp(0.0, -u).mean(axis=-1), records)
 

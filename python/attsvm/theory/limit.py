@@ -158,8 +158,8 @@ class Judge:
                 break
             first, proof = steps[k], found
         if proof is not None:
-            final = last.final if np.array_equal(proof.chosen, self.best.best) else np.ones_like(last.final)
-            same = np.array_equal(proof.chosen, self.data._layout.flatten_queries("selected", run.selected))
+            final = last.final | (proof.chosen != self.best.best).any()
+            same = np.array_equal(proof.chosen, _core.top(self.data._handle, self.data._logits(run.W)))
             tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
             text = f"the SVM of {tokens}, proved from the record of step {first} on"
             return "proved", first, text, final, proof.solution
@@ -167,12 +167,11 @@ class Judge:
         # go back from the last record, while no later record has a larger loss
         for k in records:
             here = self.best.at(run.weights[k], steps[k])
-            highest = max(highest, here.total)
             # whether the record determines the limit, provided that no later step raises the loss
-            enough = here.in_cone if self.along else bool(here.final.all() and self.best.several.any())
+            enough = here.in_cone if self.along else here.final.all()
             if here.total < highest or not (enough and self.rows.margin > 0):
                 break
-            first = steps[k]
+            first, highest = steps[k], here.total
         if first is None:
             return "open", None, self._missing(last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
@@ -191,8 +190,8 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
-        W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
         q = last.each.argmax()
+        W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
         row = _core.probabilities(self.data._handle, W)[slice(*self.data.indptr[q : q + 2])]
         own, rival = best.best[q], row.argmax()
         text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
