@@ -170,8 +170,13 @@ class Diagnosis(Solved):
             near = "correlation >= 1 - {:.3g}, norm >= {:.4g}".format(*self.local_cone)
             lines.append(("local cone", f"no weights this near the SVM are stationary: {near}"))
         step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
-        lines += [("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
-        return [*lines, ("limit", self._limit())]
+        return [
+            *lines,
+            ("stationary points", self._stationary()),
+            ("first step", self._first()),
+            ("step size", step),
+            ("limit", self._limit()),
+        ]
 
     def _selected(self) -> str:
         if self.globally_optimal:
@@ -308,7 +313,10 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     chosen = selection.reference
     solution = solve_svm(data, data._layout.shape_queries(chosen), norm)
     same = np.array_equal(chosen, best.best) and norm == "frobenius"
-    ideal = solution if same else solve_svm(data, problem.optimal)
+    rows = Rows(data, best.best)
+    if same:
+        rows.solution = solution
+    ideal = rows.solution
     gap = float(best.gap.min())
     spread = float((best.second - np.minimum.reduceat(best.scores, best.begin)).max(initial=0.0))
     equal = gap > 0 and spread <= EQUAL * gap
@@ -323,11 +331,10 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         beaten_by = data._layout.shape_queries(np.where(beaten, strongest, -1))
         locally_optimal = not beaten.any()
     why_none = None
-    if ideal.W is not None and gap > 0 and ideal.status != "no constraint":
+    decided = gap > 0 and rows.margin > 0  # each query has one best token, and some W ranks it first
+    if decided:
         why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
-    rows = Rows(data, best.best)
-    rows.solution = ideal
-    provable = not best.uncovered and gap > 0 and rows.margin > 0
+    provable = decided and not best.uncovered
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,

@@ -308,12 +308,11 @@ class _Search:
 
 
 def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:
-    loss, gradient = problem.loss_and_grad(W, scaled=True)
-    G = gradient.W
+    loss, (G, *_, log_scale) = problem.loss_and_grad(W, scaled=True)
     dual = size(G, norm, dual=True)
     if dual == 0:
         return -math.inf, 0.0
-    gap, log_scale = np.vdot(G, W) + radius * dual, gradient.log_scale
+    gap = np.vdot(G, W) + radius * dual
     inside = size(W, norm) < INSIDE * radius
     gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if inside else gap / (radius * dual)
     return math.log(dual) + log_scale, gap
