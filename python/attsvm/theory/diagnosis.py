@@ -122,9 +122,9 @@ class Diagnosis(Solved):
     longest_step: float | None = None
 
     def _check(self) -> None:
-        for name in ("optimal", "selected", "beaten_by", "undecided", "scores", "tight"):
-            if getattr(self, name) is not None:
-                (self._entries if name in ("scores", "tight") else self._queries)(name)
+        self.columns()  # reads all other arrays
+        if self.undecided is not None:
+            self._queries("undecided")
 
     _least_width = 20
 

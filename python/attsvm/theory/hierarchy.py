@@ -304,7 +304,7 @@ def hierarchy(
     for p, v in zip(inner, values, strict=True):
         # Attention in the limit of training is 1 on the token that a query has selected.  If it has selected none, the
         # tokens with more attention than ``kept`` share it.
-        some = np.where(p > kept, p, 0.0)
+        some = p * (p > kept)
         shared = some / some.sum(axis=-1, keepdims=True)
         limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one[p.argmax(axis=-1)], shared)
         tokens.append(tokens[-1] + limit @ tokens[-1] @ v)
@@ -314,8 +314,8 @@ def hierarchy(
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = one[chosen]
     held = _holds(found[0], T) & ~way
-    for k in range(len(inner) - 1, -1, -1):
-        p, h = inner[k], tokens[k]
+    for k, p in list(enumerate(inner))[::-1]:
+        h = tokens[k]
         queries = way | held
         chosen = _choice(p, way, selected, k)
         mixed = np.where(way[..., None], one[chosen], p > kept)

@@ -70,10 +70,12 @@ class NextToken(Result):
 
     def columns(self) -> dict[str, Any]:
         """One row per edge."""
-        label, token = np.concatenate(list(self.graphs.values())).T
-        after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [np.equal(*self.components[k][graph].T) for k, graph in self.graphs.items()]
-        return {"after": after, "label": label, "token": token, "one_component": np.concatenate(tied)}
+        tables = [
+            (np.full(len(graph), k), *graph.T, np.equal(*self.components[k][graph].T))
+            for k, graph in self.graphs.items()
+        ]
+        columns = map(np.concatenate, zip(*tables, strict=True))
+        return dict(zip(("after", "label", "token", "one_component"), columns, strict=True))
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
