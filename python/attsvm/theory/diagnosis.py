@@ -359,7 +359,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         local_cone=conditions.local_cone(problem, solution) if norm == "frobenius" and locally_optimal else None,
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
-        undecided=selected.undecided if isinstance(selected, Run) else None,
+        undecided=getattr(selected, "undecided", None),
         barrier=best.barrier if provable else None,
         longest_step=longest_step(rows.margin, float(rows.lengths.max()), rows.apart) if provable else None,
     )

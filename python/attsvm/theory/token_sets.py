@@ -203,8 +203,7 @@ def decompose(
                 f"quer{'y' if late.size == 1 else 'ies'} with one in between (the first is query "
                 f"{late[0]}): train longer, or say which tokens count by selected="
             )
-    selection = Selection(data, selected)
-    kept = selection.kept
+    kept = Selection(data, selected).kept
     if kept is None:
         raise TypeError("selected must be bools, one per entry, got one token per query")
     if (p[kept] <= 0).any():
@@ -217,11 +216,12 @@ def decompose(
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    apart = []  # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
-    for logits in (data._logits(W), data._logits(total)):
-        inside, outside = (np.where(part, logits, -np.inf) for part in (kept, ~kept))
-        apart.append(np.maximum.reduceat(inside, data._begin) - np.maximum.reduceat(outside, data._begin))
-    here, said = apart
+    logits = np.stack([data._logits(W), data._logits(total)])
+    inside, outside = (
+        np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin, axis=1) for part in (kept, ~kept)
+    )
+    # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
+    here, said = inside - outside
     behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
         data._layout.shape_entries(kept),
@@ -245,7 +245,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[data._token_of()[kept]]), data.queries, None, layout)
-    selection, logs = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool))), np.log(p[kept])
+    selection, logs = Selection(alone, layout.shape_entries(kept[kept])), np.log(p[kept])  # all tokens are selected
     selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
     # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
