@@ -81,6 +81,7 @@ class Judge:
             )
         self.run, self.data, self.best = run, run.data, BestTokens(problem)
         self.rows = Rows(run.data, self.best.best, run.own_norm)
+        self.infimum = problem._mean_loss(self.best.top)
         steps = {
             f"heads={problem.heads}": problem.heads is not None,
             "training K and Q": run.K is not None,
@@ -137,10 +138,6 @@ class Judge:
         if state is not None and local.keeps(state, self.rate * (local.longest * state.size if plain else 1.0)):
             return local
         return None
-
-    @cached_property
-    def infimum(self) -> float:
-        return self.run.problem._mean_loss(self.best.top)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """The fields of a Limit for this run: status, step, message, final (M,) and solution.

@@ -141,12 +141,15 @@ class BestTokens:
         # best score minus second, g_i1 - g_i2: 0 if these tie, infinite for a query that sees one token
         self.gap = score - self.second
         self.top = score * (problem.heads or 1)
-        with np.errstate(all="ignore"):
-            self.log_drop = np.log(score[self.of_query] - self.scores)
+        self.tied = np.flatnonzero(self.gap == 0)  # the queries in which several tokens have the best score
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
         self.reach = data._largest_key * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
-        self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
+        with np.errstate(all="ignore"):
+            self.log_drop = np.log(score[self.of_query] - self.scores)
+            # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
+            self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
+            # A.2 holds if the mean loss is less than this above its infimum
+            self.barrier = float(np.exp(self.wholes.min())) / len(self.top)
 
     @property
     def uncovered(self) -> str:
@@ -155,11 +158,6 @@ class BestTokens:
             return "a loss of your own"
         # data._powers is None if squares of tokens and queries stay within the range of double precision
         return "" if self.problem.data._powers is None else "tokens or queries whose squares leave the range"
-
-    @property
-    def tied(self) -> np.ndarray:
-        """The indices of the queries in which several tokens have the best score."""
-        return np.flatnonzero(self.gap == 0)
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
         """The logarithm of how far each query's loss rises if its output is v below its highest value, from log v;
@@ -174,17 +172,10 @@ class BestTokens:
         sizes = 1 + np.abs(self.top) + np.exp(np.minimum(log_v, 700)) + np.abs(log_v) + np.abs(found)
         return found + side * EVALUATED * sizes
 
-    @property
-    def barrier(self) -> float:
-        """The barrier B of inequality A.2 in notebooks/limit.md: A.2 holds if the mean loss is less than B above its
-        infimum."""
-        return float(np.exp(self.wholes.min())) / len(self.top)
-
     def _barriers(self, share: float) -> np.ndarray:
         """Lower bounds (M,) of the logarithm of each query's excess loss if its output is below its largest value by
         ``share`` times the gap of its two best scores: -inf if these tie, infinite for a query that sees one token."""
-        with np.errstate(all="ignore"):
-            found = self.log_excess(np.log(share * np.where(self.several, self.gap, 0.0)) - EVALUATED, -1)
+        found = self.log_excess(np.log(share * np.where(self.several, self.gap, 0.0)) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
@@ -208,9 +199,8 @@ class BestTokens:
             # the shortfall is 0, and its logarithm log_v is -inf, if all scores of the query are equal
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
             largest = max(each.max(), -1e300)  # finite also if all scores of each query are equal
-            count = math.log1p(len(each) * UNIT + EVALUATED)
-            # A total that is NaN stays NaN, and satisfies no inequality.
-            total = float(largest + np.log(np.exp(each - largest).sum()) + count)
+            # A total that is NaN stays NaN, and satisfies no inequality.  The last term is for rounding.
+            total = float(largest + np.log(np.exp(each - largest).sum()) + math.log1p(len(each) * UNIT + EVALUATED))
         # A.1; and A.2 in logarithms, whose right side is -inf if best scores of a query tie
         return Excess(each, total, ~self.several | (total < self.halves), total < self.wholes.min())
 
@@ -454,8 +444,8 @@ class LocalTokens(Rows):
             return False
         unit = self.solution.W / np.linalg.norm(self.solution.W)
         # the least margin of a threat under the direction of the SVM solution
-        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
-        threat = under * (1 - SPARE) - self.best.rounding(unit, 1).max()
+        threat = self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf) * (1 - SPARE)
+        threat -= self.best.rounding(unit, 1).max()
         return stays(step, state, self.margin, threat, self.longest, self.apart)
 
 

@@ -110,9 +110,7 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
         low, high = (theta, high) if mean < first else (low, theta)
     sums = sum(c * (len(p) - 1) for c, p, _ in tilted)
     size = 1 << sums.bit_length()
-    transform = np.ones(size // 2 + 1, dtype=complex)
-    for c, p, _ in tilted:
-        transform *= np.fft.rfft(p, size) ** c
+    transform = math.prod(np.fft.rfft(p, size) ** c for c, p, _ in tilted)
     some = np.arange(first, sums + 1, 2)
     chances = np.maximum(np.fft.irfft(transform, size)[some], 0.0)
     total = sum(c * log for c, _, log in tilted)

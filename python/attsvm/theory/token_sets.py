@@ -134,7 +134,7 @@ class Decomposition(Solved):
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
         if len(late):  # queries that have not converged are named, since the correlation alone does not show them
-            shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
+            shown = ", ".join(map(str, late[:LATE_SHOWN])) + ", ..." * (len(late) > LATE_SHOWN)
             queries = "query" if len(late) == 1 else "queries"
             why = "less than half as far as R says" if self.R > 0 else "W does not separate these sets"
             lines.append(("not converged", f"{queries} {shown}: {why}"))
