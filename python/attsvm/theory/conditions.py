@@ -198,8 +198,8 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
     own, reference = solution.flat_margins, solution.selection.reference
     others, near = np.isfinite(own), own <= 1 + TIGHT
     far = others & ~near
-    # score of the selected token minus that of the entry's token
-    better = at_reference(problem, reference) - problem._flat_scores
+    # score of the entry's token minus that of the selected token
+    ahead = problem._flat_scores - at_reference(problem, reference)
     longest = lengths_of_rows(data, reference).max()
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
@@ -211,19 +211,17 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
         return np.maximum.reduceat(values, begin)[several]
 
     # gap: the least score lead over the support tokens (near) of each query, infinite for a query that has none
-    gap = -most(np.where(near, -better, -np.inf))
+    gap = -most(np.where(near, ahead, -np.inf))
     if not (gap.size and 0 < gap.min() and gap.max() < np.inf):
         return None
     B = most(np.where(others, own, 0.0))
-    G, H = B * most(np.where(far, -better, 0.0)), B * most(np.abs(better))
-    T = data.lengths[several] - 1.0
-    # Columns: for each query, the coefficients of 1, u, v and u v in gap - G x - H y (1 + x), the docstring's bracket.
-    # There x = T u and y = T v, with T the number of a query's other tokens; G and H contain the docstring's factor B.
-    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
+    G, H = B * most(np.where(far, ahead, 0.0)), B * most(np.abs(ahead))
+    count = data.lengths[several] - 1.0
 
     def least_bracket(r: float) -> float:
-        u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
-        return (of_powers @ (1.0, u, v, u * v)).min()
+        """The least bracket of the queries; G and H contain the docstring's factor B."""
+        x, y = count * math.exp(-r * (slack - 2 * eps)), count * math.exp(-r * (1 - eps))
+        return (gap - G * x - H * y * (1 + x)).min()
 
     # bisection for the radius from which the bracket, which grows with r, is positive; right to 1e-12, and not smaller
     low, radius = 0.0, 1.0
@@ -250,7 +248,7 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     norm = float(np.linalg.norm(solution.W))
     mu = min(iota * norm / size, 1.0)  # mu is at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
-    return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
+    return mu, norm * math.log(max(worst, 1.0)) / mu
 
 
 def margin_share(
@@ -306,7 +304,7 @@ def margin_share(
     check_data("data", data)
     kind = read_norm(norm, metric, *data._W_shape)
     W = as_finite("W", W)
-    if W.ndim < 2 or W.shape[-2:] != data._W_shape:
+    if W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
     sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":

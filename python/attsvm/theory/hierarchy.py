@@ -161,7 +161,7 @@ def _pass(
         W = W[..., None, :, :]  # an axis of length 1 for the sequences
         queries = z[..., None, :] if V is None else h
         logits = queries @ W.mT @ h.mT
-        logits = logits - logits.max(axis=-1, keepdims=True)
+        logits -= logits.max(axis=-1, keepdims=True)
         log = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         layers.append((h, log, queries, W, V))
         attended = np.exp(log) @ h
@@ -180,7 +180,7 @@ def _pass(
         # The formula uses differences to the token of largest probability, so that nothing cancels.
         top = log.argmax(axis=-1)[..., None]
         gains = back @ h.mT
-        gains = gains - np.take_along_axis(gains, top, -1)
+        gains -= np.take_along_axis(gains, top, -1)
         pull = gains - (np.exp(log) * gains).sum(axis=-1, keepdims=True)
         weight = scale[..., None] + log
         others = pull.copy()
