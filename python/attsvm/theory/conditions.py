@@ -196,12 +196,11 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
     """
     data = problem.data
     own, reference = solution.flat_margins, solution.selection.reference
-    others, near = np.isfinite(own), own <= 1 + TIGHT
-    far = others & ~near
+    near = own <= 1 + TIGHT
     # score of the entry's token minus that of the selected token
     ahead = problem._flat_scores - at_reference(problem, reference)
     longest = lengths_of_rows(data, reference).max()
-    slack = own[far].min(initial=np.inf) - 1
+    slack = own[~near].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(solution.W))
     begin, several = data._begin, data.lengths > 1
@@ -214,8 +213,8 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
     gap = -most(np.where(near, ahead, -np.inf))
     if not (gap.size and 0 < gap.min() and gap.max() < np.inf):
         return None
-    B = most(np.where(others, own, 0.0))
-    G, H = B * most(np.where(far, ahead, 0.0)), B * most(np.abs(ahead))
+    B = most(np.where(np.isfinite(own), own, 0.0))
+    G, H = B * most(np.where(near, 0.0, ahead)), B * most(np.abs(ahead))
     count = data.lengths[several] - 1.0
 
     def least_bracket(r: float) -> float:

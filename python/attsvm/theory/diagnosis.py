@@ -361,7 +361,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         step_size=1 / L if L > 0 else math.inf,
         undecided=getattr(selected, "undecided", None),
         barrier=best.barrier if provable else None,
-        longest_step=longest_step(rows.margin, float(rows.lengths.max()), rows.apart) if provable else None,
+        longest_step=longest_step(rows.margin, rows.longest, rows.apart) if provable else None,
     )
 
 

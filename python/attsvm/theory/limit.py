@@ -107,7 +107,7 @@ class Judge:
         no later step raises the loss."""
         if not (found.in_cone and self.rows.margin > 0):
             return False
-        longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
+        longest, (drift, mass) = self.rows.longest, self.best.region(found.total, self.rows.lengths)
         plain = self.run.rule == "constant"
         step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
@@ -124,7 +124,7 @@ class Judge:
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = self.data._flat_margins(W, chosen).min()
-        largest = np.linalg.norm(W) * self.rows.lengths.max()
+        largest = np.linalg.norm(W) * self.rows.longest
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()

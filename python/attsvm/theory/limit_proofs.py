@@ -334,6 +334,11 @@ class Rows:
         return lengths_of_rows(self.data, self.chosen)
 
     @cached_property
+    def longest(self) -> float:
+        """The length of the longest row, rounded up."""
+        return float(self.lengths.max()) * (1 + SPARE)
+
+    @cached_property
     def apart(self) -> float:
         """An upper bound on the distance between two rows.
 
@@ -385,7 +390,6 @@ class LocalTokens(Rows):
         self.threat = self.drop <= 0
         self.threat[best.begin + chosen] = False
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
-        self.longest = float(self.lengths.max()) * (1 + SPARE)
 
     def at(self, W: np.ndarray, step: int) -> State | None:
         """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps.

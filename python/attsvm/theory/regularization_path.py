@@ -313,6 +313,5 @@ def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[fl
     if dual == 0:
         return -math.inf, 0.0
     gap = np.vdot(G, W) + radius * dual
-    inside = size(W, norm) < INSIDE * radius
-    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if inside else gap / (radius * dual)
+    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if size(W, norm) < INSIDE * radius else gap / (radius * dual)
     return math.log(dual) + log_scale, gap
