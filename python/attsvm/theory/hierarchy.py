@@ -20,7 +20,7 @@ from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 
-TINY = 1e-300  # a gradient whose norm is 0 is divided by this number
+TINY = 1e-150  # a gradient whose norm is 0 is divided by this number, whose square is positive
 
 
 class Stack(NamedTuple):
@@ -119,12 +119,12 @@ def train_stack(
         for part, (G, scale) in zip(weights, gradients, strict=True):
             D = G * np.exp(scale - top)
             moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
-        length = np.maximum(np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move)), TINY)  # TINY: the weights stay
+        length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
         weights = [
             tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
             for part, move in zip(weights, moves, strict=True)
         ]
-    unit = [-G / np.maximum(_norm(G), TINY) for G, _ in gradients]
+    unit = [-G / _norm(G) for G, _ in gradients]
     attention = list(map(np.exp, logs))
     attention[-1] = attention[-1][..., 0, :]
     factors = [part if len(part) == 2 else None for part in weights]
@@ -144,7 +144,7 @@ def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _norm(G: np.ndarray) -> Any:
-    return np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+    return np.maximum(np.linalg.norm(G, axis=(-2, -1), keepdims=True), TINY)
 
 
 def _pass(

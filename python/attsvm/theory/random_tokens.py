@@ -157,7 +157,7 @@ def log_inside(j: int) -> float:
     ratio = np.exp((j - z * z) / 2)
     steps = (ratio[:-2:2] + 4 * ratio[1:-1:2] + ratio[2::2]) * (w[2] - w[0]) / 6
     w = w[::2]
-    Phi = 1 + 1j * c * hazard * np.concatenate([[0.0], np.cumsum(steps)])
+    Phi = 1 + 1j * c * hazard * np.cumsum(np.append(0.0, steps))
     values = np.exp(j * np.log(Phi) - w * w / 2 + 1j * w * x / c).real
     total = (values.sum() - values[0] / 2) * (w[1] - w[0]) * math.sqrt(2 / math.pi)
     return math.log(total) + j * (0.5 - math.log(hazard * math.sqrt(2 * math.pi)))
