@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def tight_entries(solution: Separation) -> np.ndarray:
     array."""
     tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
-    return tight | solution.columns()["support"] if solution.status == "optimal" else tight
+    return tight | solution._holding if solution.status == "optimal" else tight
 
 
 def all_tight(solution: Separation, tolerance: float | None = None) -> bool | None:
@@ -142,14 +142,13 @@ def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Returns two numbers for each query: ``||X|| ||z||``, the spectral norm of its tokens X times the length of its
     vector z; and ``||V|| ||v||``, the spectral norm of its values V times the length of its head v."""
     data = problem.data
-    v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
     # keys and values, or the one array that is both
     norms = [
         np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
         for vectors in ([data.keys] if data.values is data.keys else [data.keys, data.values])
     ]
-    return norms[0] * np.linalg.norm(data.queries, axis=1), norms[-1] * np.linalg.norm(v, axis=-1)
+    return norms[0] * np.linalg.norm(data.queries, axis=1), norms[-1] * np.linalg.norm(problem._head[1], axis=-1)
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -197,15 +196,11 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
     """
     data = problem.data
     own, reference = solution.flat_margins, solution.selection.reference
-    others = np.isfinite(own)
-    if not others.any():
-        return None
     near = own <= 1 + TIGHT
-    far = others & ~near
-    # score of the selected token minus that of the entry's token
-    better = at_reference(problem, reference) - problem._flat_scores
+    # score of the entry's token minus that of the selected token
+    ahead = problem._flat_scores - at_reference(problem, reference)
     longest = lengths_of_rows(data, reference).max()
-    slack = own[far].min(initial=np.inf) - 1
+    slack = own[~near].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(solution.W))
     begin, several = data._begin, data.lengths > 1
@@ -215,19 +210,17 @@ def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | 
         return np.maximum.reduceat(values, begin)[several]
 
     # gap: the least score lead over the support tokens (near) of each query, infinite for a query that has none
-    gap = -most(np.where(near, -better, -np.inf))
-    if not (0 < gap.min() and gap.max() < np.inf):
+    gap = -most(np.where(near, ahead, -np.inf))
+    if not (gap.size and 0 < gap.min() and gap.max() < np.inf):
         return None
-    B = most(np.where(others, own, 0.0))
-    G, H = B * most(np.where(far, -better, 0.0)), B * most(np.abs(better))
-    T = data.lengths[several] - 1.0
-    # Columns: for each query, the coefficients of 1, u, v and u v in gap - G x - H y (1 + x), the docstring's bracket.
-    # There x = T u and y = T v, with T the number of a query's other tokens; G and H contain the docstring's factor B.
-    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
+    B = most(np.where(np.isfinite(own), own, 0.0))
+    G, H = B * most(np.where(near, 0.0, ahead)), B * most(np.abs(ahead))
+    count = data.lengths[several] - 1.0
 
     def least_bracket(r: float) -> float:
-        u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
-        return (of_powers @ (1.0, u, v, u * v)).min()
+        """The least bracket of the queries; G and H contain the docstring's factor B."""
+        x, y = count * math.exp(-r * (slack - 2 * eps)), count * math.exp(-r * (1 - eps))
+        return (gap - G * x - H * y * (1 + x)).min()
 
     # bisection for the radius from which the bracket, which grows with r, is positive; right to 1e-12, and not smaller
     low, radius = 0.0, 1.0
@@ -248,13 +241,13 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     probability s_optimal that ``B (1 - s_optimal) < 1``, with B the largest margin of W_svm; each covariance is then
     positive.  None if the first gradient step does not separate.
     """
-    if iota <= 0 or solution.W is None or not np.isfinite(iota):
+    if not 0 < iota < math.inf or solution.W is None:
         return None
     data, own = problem.data, solution.flat_margins
     norm = float(np.linalg.norm(solution.W))
     mu = min(iota * norm / size, 1.0)  # mu is at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
-    return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
+    return mu, norm * math.log(max(worst, 1.0)) / mu
 
 
 def margin_share(
@@ -310,7 +303,7 @@ def margin_share(
     check_data("data", data)
     kind = read_norm(norm, metric, *data._W_shape)
     W = as_finite("W", W)
-    if W.ndim < 2 or W.shape[-2:] != data._W_shape:
+    if W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
     sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":
@@ -322,8 +315,8 @@ def margin_share(
     if kind in ("frobenius", "nuclear"):
         whole = np.linalg.norm(stack, axis=(1, 2))
         _, chosen, token = data._rows_of(sol.selection.reference)
-        left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
-        right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
+        chunks = (slice(first, first + CHUNK) for first in range(0, len(token), CHUNK))
+        left, right = _span(data._differences(token[at], chosen[at]) for at in chunks), _span([data.queries])
         share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
         if share.min(initial=1.0) < MOST_OUTSIDE:
             warnings.warn(
@@ -350,11 +343,8 @@ def margin_share(
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
 
 
-def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """An orthonormal basis, as columns, of the span of the given rows of d numbers."""
-    scatter = np.zeros((d, d))
-    for at in range(0, count, CHUNK):
-        some = rows(slice(at, at + CHUNK))
-        scatter += some.T @ some
+def _span(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """An orthonormal basis, as columns, of the span of the rows of all ``parts`` (..., d)."""
+    scatter: Any = sum(part.T @ part for part in parts)
     eigenvalues, vectors = np.linalg.eigh(scatter)
     return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]

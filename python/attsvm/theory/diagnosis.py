@@ -122,9 +122,9 @@ class Diagnosis(Solved):
     longest_step: float | None = None
 
     def _check(self) -> None:
-        for name in ("optimal", "selected", "beaten_by", "undecided", "scores", "tight"):
-            if getattr(self, name) is not None:
-                (self._entries if name in ("scores", "tight") else self._queries)(name)
+        self.columns()  # reads all other arrays
+        if self.undecided is not None:
+            self._queries("undecided")
 
     _least_width = 20
 
@@ -140,9 +140,13 @@ class Diagnosis(Solved):
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
-        columns = {"query": np.arange(len(self.data.queries))}
-        for name, score in (("selected", "score"), ("optimal", "optimal_score")):
-            columns |= {name: self._queries(name), score: self._scores_of(name)}
+        columns = {
+            "query": np.arange(len(self.data.queries)),
+            "selected": self._queries("selected"),
+            "score": self._scores_of("selected"),
+            "optimal": self._queries("optimal"),
+            "optimal_score": self._scores_of("optimal"),
+        }
         if self.tight is not None:
             columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data._begin, dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
@@ -166,8 +170,13 @@ class Diagnosis(Solved):
             near = "correlation >= 1 - {:.3g}, norm >= {:.4g}".format(*self.local_cone)
             lines.append(("local cone", f"no weights this near the SVM are stationary: {near}"))
         step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
-        lines += [("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
-        return [*lines, ("limit", self._limit())]
+        return [
+            *lines,
+            ("stationary points", self._stationary()),
+            ("first step", self._first()),
+            ("step size", step),
+            ("limit", self._limit()),
+        ]
 
     def _selected(self) -> str:
         if self.globally_optimal:
@@ -210,7 +219,7 @@ class Diagnosis(Solved):
     def _limit(self) -> str:
         if self.iota == math.inf:
             return "nothing to prove: every query sees one token"
-        if self.barrier is None or self.longest_step is None:
+        if self.barrier is None:
             return (
                 "not to be proved of the optimal tokens: each must be the only best one, their SVM feasible, the loss "
                 "a named one, and squares of tokens and queries in range"
@@ -304,14 +313,17 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     chosen = selection.reference
     solution = solve_svm(data, data._layout.shape_queries(chosen), norm)
     same = np.array_equal(chosen, best.best) and norm == "frobenius"
-    ideal = solution if same else solve_svm(data, problem.optimal)
-    gap = float(best.gap[best.several].min(initial=np.inf))
-    spread = float((best.second - np.minimum.reduceat(best.scores, best.begin))[best.several].max(initial=0.0))
+    rows = Rows(data, best.best)
+    if same:
+        rows.solution = solution
+    ideal = rows.solution
+    gap = float(best.gap.min())
+    spread = float((best.second - np.minimum.reduceat(best.scores, best.begin)).max(initial=0.0))
     equal = gap > 0 and spread <= EQUAL * gap
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)
     tight = beaten_by = locally_optimal = None
-    if solution.W is not None and solution.status in ("optimal", "no constraint"):
+    if solution.status in ("optimal", "no constraint"):
         rivals = conditions.rivals_of(problem, solution)
         strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
         beaten = np.logical_or.reduceat(rivals, data._begin)
@@ -319,11 +331,10 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         beaten_by = data._layout.shape_queries(np.where(beaten, strongest, -1))
         locally_optimal = not beaten.any()
     why_none = None
-    if ideal.W is not None and gap > 0 and ideal.status != "no constraint":
+    decided = gap > 0 and rows.margin > 0  # each query has one best token, and some W ranks it first
+    if decided:
         why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
-    rows = Rows(data, best.best)
-    rows.solution = ideal
-    provable = not best.uncovered and len(best.tied) == 0 and rows.margin > 0
+    provable = decided and not best.uncovered
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,
@@ -348,9 +359,9 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         local_cone=conditions.local_cone(problem, solution) if norm == "frobenius" and locally_optimal else None,
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
-        undecided=selected.undecided if isinstance(selected, Run) else None,
+        undecided=getattr(selected, "undecided", None),
         barrier=best.barrier if provable else None,
-        longest_step=longest_step(rows.margin, float(rows.lengths.max()), rows.apart) if provable else None,
+        longest_step=longest_step(rows.margin, rows.longest, rows.apart) if provable else None,
     )
 
 

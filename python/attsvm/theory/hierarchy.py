@@ -20,7 +20,7 @@ from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 
-TINY = 1e-300  # a gradient whose norm is 0 is divided by this number
+TINY = 1e-150  # a gradient whose norm is 0 is divided by this number, whose square is positive
 
 
 class Stack(NamedTuple):
@@ -105,8 +105,7 @@ def train_stack(
     weights = [tuple(np.broadcast_to(a, (*batch, *np.shape(a)[-2:])).astype(float) for a in part) for part in parts]
     for part in weights:
         check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
-    inner = len(weights) - 1
-    values = [np.asarray(a, dtype=np.float64)[..., None, :, :] for a in of_layers(V, inner)]
+    values = [np.asarray(a, dtype=np.float64)[..., None, :, :] for a in of_layers(V, len(W) - 1)]
     records = []
     for step in range(steps + 1):
         matrices = [_product(part) for part in weights]
@@ -121,13 +120,13 @@ def train_stack(
             D = G * np.exp(scale - top)
             moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
         length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-        length = np.maximum(length, TINY)  # if the gradient is zero, the weights stay
         weights = [
             tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
             for part, move in zip(weights, moves, strict=True)
         ]
-    unit = [-G / np.maximum(_norm(G), TINY) for G, _ in gradients]
-    attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
+    unit = [-G / _norm(G) for G, _ in gradients]
+    attention = list(map(np.exp, logs))
+    attention[-1] = attention[-1][..., 0, :]
     factors = [part if len(part) == 2 else None for part in weights]
     return Stack(matrices, factors, attention, hidden, unit, np.logaddexp(0.0, -u).mean(axis=-1), records)
 
@@ -145,7 +144,7 @@ def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _norm(G: np.ndarray) -> Any:
-    return np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+    return np.maximum(np.linalg.norm(G, axis=(-2, -1), keepdims=True), TINY)
 
 
 def _pass(
@@ -162,7 +161,7 @@ def _pass(
         W = W[..., None, :, :]  # an axis of length 1 for the sequences
         queries = z[..., None, :] if V is None else h
         logits = queries @ W.mT @ h.mT
-        logits = logits - logits.max(axis=-1, keepdims=True)
+        logits -= logits.max(axis=-1, keepdims=True)
         log = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         layers.append((h, log, queries, W, V))
         attended = np.exp(log) @ h
@@ -181,7 +180,7 @@ def _pass(
         # The formula uses differences to the token of largest probability, so that nothing cancels.
         top = log.argmax(axis=-1)[..., None]
         gains = back @ h.mT
-        gains = gains - np.take_along_axis(gains, top, -1)
+        gains -= np.take_along_axis(gains, top, -1)
         pull = gains - (np.exp(log) * gains).sum(axis=-1, keepdims=True)
         weight = scale[..., None] + log
         others = pull.copy()
@@ -295,7 +294,7 @@ def hierarchy(
     n, T, d = X.shape
     z = as_floats("z", z, "n, d", (n, None))
     selected, kept = as_number("selected", selected, above=0.0), as_number("kept", kept, above=0.0)
-    if not isinstance(attention, (list, tuple)) or not len(attention):
+    if not isinstance(attention, (list, tuple)) or not attention:
         raise TypeError(f"attention must be a list of arrays, lowest layer first, got {type(attention).__name__}")
     inner = [as_floats(f"attention[{k}]", p, "n, T, T", (n, T, T)) for k, p in enumerate(attention[:-1])]
     last = as_floats(f"attention[{len(inner)}]", attention[-1], "n, T", (n, T))
@@ -305,7 +304,7 @@ def hierarchy(
     for p, v in zip(inner, values, strict=True):
         # Attention in the limit of training is 1 on the token that a query has selected.  If it has selected none, the
         # tokens with more attention than ``kept`` share it.
-        some = np.where(p > kept, p, 0.0)
+        some = p * (p > kept)
         shared = some / some.sum(axis=-1, keepdims=True)
         limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one[p.argmax(axis=-1)], shared)
         tokens.append(tokens[-1] + limit @ tokens[-1] @ v)
@@ -315,8 +314,8 @@ def hierarchy(
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = one[chosen]
     held = _holds(found[0], T) & ~way
-    for k in range(len(inner) - 1, -1, -1):
-        p, h = inner[k], tokens[k]
+    for k, p in list(enumerate(inner))[::-1]:
+        h = tokens[k]
         queries = way | held
         chosen = _choice(p, way, selected, k)
         mixed = np.where(way[..., None], one[chosen], p > kept)

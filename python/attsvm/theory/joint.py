@@ -63,7 +63,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise TypeError("selected must be one token per query, got bools")
-    chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.within(data).reference]
+    chosen = data.values[data.start + selection.within(data).reference]
     signed = problem._labels[:, None] * chosen
     # Each window holds the label times the value, and a zero token; its margin row is the label times the value.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..svm.separation import Separation
 from ..training.run import Run
-from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, curvature, descends
+from .limit_proofs import BestTokens, Excess, LocalTokens, Rows, curvature, descends
 
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
 STEPS = ("normalized", "normalized jointly", "constant")
@@ -81,6 +81,7 @@ class Judge:
             )
         self.run, self.data, self.best = run, run.data, BestTokens(problem)
         self.rows = Rows(run.data, self.best.best, run.own_norm)
+        self.infimum = problem._mean_loss(self.best.top)
         steps = {
             f"heads={problem.heads}": problem.heads is not None,
             "training K and Q": run.K is not None,
@@ -99,14 +100,14 @@ class Judge:
     def never_raises(self) -> bool:
         """Whether plain gradient descent at the run's learning rate lowers the loss from all weights: ``lr < 2 / L``,
         with L a Lipschitz constant of the gradient."""
-        return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
+        return self.rate * curvature(self.best, self.rows.lengths) < 2
 
     def proves(self, found: Excess) -> bool:
         """Whether theorem A holds: the gradient lies in the cone of the best tokens' rows, their SVM has a margin, and
         no later step raises the loss."""
         if not (found.in_cone and self.rows.margin > 0):
             return False
-        longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
+        longest, (drift, mass) = self.rows.longest, self.best.region(found.total, self.rows.lengths)
         plain = self.run.rule == "constant"
         step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
@@ -116,14 +117,14 @@ class Judge:
         best tokens) or theorem B (the tokens that W selects, which training then keeps for ever); else None."""
         if self.uncovered:
             return None
-        if loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
-            if self.proves(self.best.at(W, step)):
-                return self.rows
+        below = loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum))
+        if below and self.proves(self.best.at(W, step)):
+            return self.rows
         if not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = self.data._flat_margins(W, chosen).min()
-        largest = np.linalg.norm(W) * self.rows.lengths.max()
+        largest = np.linalg.norm(W) * self.rows.longest
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()
@@ -131,16 +132,12 @@ class Judge:
             self._local[key] = LocalTokens(self.best, chosen)
         local = self._local[key]
         state = local.at(W, step)
-        if state is None:
-            return None
-        # An upper bound on the length of each later step.  For plain descent it is lr R sum |mu|, with R the longest
-        # row and mu the multipliers of the rows.
-        longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
-        return local if local.keeps(state, longest) else None
-
-    @cached_property
-    def infimum(self) -> float:
-        return self.run.problem._mean_loss(self.best.top)
+        # An upper bound on the length of each later step follows.  For plain descent it is lr R sum |mu|, with R the
+        # longest row and mu the multipliers of the rows.
+        plain = self.run.rule == "constant"
+        if state is not None and local.keeps(state, self.rate * (local.longest * state.size if plain else 1.0)):
+            return local
+        return None
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """The fields of a Limit for this run: status, step, message, final (M,) and solution.
@@ -158,8 +155,8 @@ class Judge:
                 break
             first, proof = steps[k], found
         if proof is not None:
-            final = last.final if np.array_equal(proof.chosen, self.best.best) else np.ones_like(last.final)
-            same = np.array_equal(proof.chosen, self.data._layout.flatten_queries("selected", run.selected))
+            final = last.final | (proof.chosen != self.best.best).any()
+            same = np.array_equal(proof.chosen, _core.top(self.data._handle, self.data._logits(run.W)))
             tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
             text = f"the SVM of {tokens}, proved from the record of step {first} on"
             return "proved", first, text, final, proof.solution
@@ -167,12 +164,11 @@ class Judge:
         # go back from the last record, while no later record has a larger loss
         for k in records:
             here = self.best.at(run.weights[k], steps[k])
-            highest = max(highest, here.total)
             # whether the record determines the limit, provided that no later step raises the loss
-            enough = here.in_cone if self.along else bool(here.final.all() and self.best.several.any())
+            enough = here.in_cone if self.along else here.final.all()
             if here.total < highest or not (enough and self.rows.margin > 0):
                 break
-            first = steps[k]
+            first, highest = steps[k], here.total
         if first is None:
             return "open", None, self._missing(last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
@@ -191,10 +187,9 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
-        W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
-        attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = last.each.argmax()
-        row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
+        W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
+        row = _core.probabilities(self.data._handle, W)[slice(*self.data.indptr[q : q + 2])]
         own, rival = best.best[q], row.argmax()
         text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
         text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""

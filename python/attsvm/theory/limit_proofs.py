@@ -37,7 +37,6 @@ EVALUATED = 64 * UNIT
 CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
-CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces the length of a query, or of a step, that has underflowed to 0
 # Number of values that `stays` tries for its bound P on the norm of M, the mean of the rows weighted by multipliers.
 # The first P tried has P^2 = ||M||^2 + 1e-9 rho^2, where M is the weighted mean of the rows and rho the SVM's margin.
@@ -84,8 +83,8 @@ def _log_slope(top: Any) -> Any:
 
 def _log_of_log_loss(top: Any, log_v: Any) -> Any:
     """``log(l(top - v) - l(top))`` with ``l(u) = -log u``: log(-log(1 - v / top)), inf for v >= top."""
-    share = np.minimum(np.exp(log_v) / top, 1.0)
-    return np.where(share < 1e-16, log_v - np.log(top), np.log(-np.log1p(-share)))
+    log_share = np.minimum(log_v - np.log(top), 0.0)
+    return log_log1p_exp(log_share - np.log1p(-np.exp(log_share)))
 
 
 LOSSES = {
@@ -138,16 +137,19 @@ class BestTokens:
         chosen, others = self.begin + self.best, self.scores.copy()
         score = self.scores[chosen]
         others[chosen] = -np.inf
-        self.second = np.where(self.several, np.maximum.reduceat(others, self.begin), score)
-        # best score minus second, g_i1 - g_i2; 0 if these tie, and for a query that sees one token
+        self.second = np.maximum.reduceat(others, self.begin)  # -inf for a query that sees one token
+        # best score minus second, g_i1 - g_i2: 0 if these tie, infinite for a query that sees one token
         self.gap = score - self.second
         self.top = score * (problem.heads or 1)
-        with np.errstate(all="ignore"):
-            self.log_drop = np.log(score[self.of_query] - self.scores)
+        self.tied = np.flatnonzero(self.gap == 0)  # the queries in which several tokens have the best score
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
         self.reach = data._largest_key * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
-        self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
+        with np.errstate(all="ignore"):
+            self.log_drop = np.log(score[self.of_query] - self.scores)
+            # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
+            self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
+            # A.2 holds if the mean loss is less than this above its infimum
+            self.barrier = float(np.exp(self.wholes.min())) / len(self.top)
 
     @property
     def uncovered(self) -> str:
@@ -156,11 +158,6 @@ class BestTokens:
             return "a loss of your own"
         # data._powers is None if squares of tokens and queries stay within the range of double precision
         return "" if self.problem.data._powers is None else "tokens or queries whose squares leave the range"
-
-    @property
-    def tied(self) -> np.ndarray:
-        """The indices of the queries in which several tokens have the best score."""
-        return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
         """The logarithm of how far each query's loss rises if its output is v below its highest value, from log v;
@@ -175,34 +172,37 @@ class BestTokens:
         sizes = 1 + np.abs(self.top) + np.exp(np.minimum(log_v, 700)) + np.abs(log_v) + np.abs(found)
         return found + side * EVALUATED * sizes
 
-    @property
-    def barrier(self) -> float:
-        """The barrier B of inequality A.2 in notebooks/limit.md: A.2 holds if the mean loss is less than B above its
-        infimum."""
-        return float(np.exp(self.wholes.min())) / len(self.top)
-
     def _barriers(self, share: float) -> np.ndarray:
         """Lower bounds (M,) of the logarithm of each query's excess loss if its output is below its largest value by
         ``share`` times the gap of its two best scores: -inf if these tie, infinite for a query that sees one token."""
-        with np.errstate(all="ignore"):
-            found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
+        found = self.log_excess(np.log(share * np.where(self.several, self.gap, 0.0)) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
         """How far the loss at weights ([H,] dk, dz) is above its infimum, after ``step`` steps, each of which may have
-        added a rounding error to W."""
+        added a rounding error to W.
+
+        The shortfall v_i is how far the output of query i is below its highest value.  It is
+        ``sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))``, summed over attention heads.
+        """
+        data, shortfalls = self.problem.data, []
         with np.errstate(all="ignore"):
-            log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
+            for part in W.reshape(-1, *W.shape[-2:]):
+                lead = data._flat_margins(part, self.best)
+                lead[self.begin + self.best] = 0.0
+                (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
+                # rounding errors of the leads (margins), which enter the numerator and the denominator of the shortfall
+                off = 2 * self.rounding(part, step)
+                off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
+                shortfalls.append(above - below + off)
+            log_v = np.logaddexp.reduce(shortfalls, axis=0)
             # the shortfall is 0, and its logarithm log_v is -inf, if all scores of the query are equal
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
-            largest = each.max()
-            count = math.log1p(len(each) * UNIT + EVALUATED)
-            # A total that is NaN stays NaN, and satisfies no inequality.
-            total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
-            final = ~self.several | (total < self.halves)  # A.1
-            # inequality A.2 of notebooks/limit.md in logarithms; the right side is -inf if best scores of a query tie
-            in_cone = total < self.wholes.min()
-        return Excess(each, total, final, in_cone)
+            largest = max(each.max(), -1e300)  # finite also if all scores of each query are equal
+            # A total that is NaN stays NaN, and satisfies no inequality.  The last term is for rounding.
+            total = float(largest + np.log(np.exp(each - largest).sum()) + math.log1p(len(each) * UNIT + EVALUATED))
+        # A.1; and A.2 in logarithms, whose right side is -inf if best scores of a query tie
+        return Excess(each, total, ~self.several | (total < self.halves), total < self.wholes.min())
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
         """Bounds (M,) on the rounding error of each query's computed leads (margins): the relative error of N
@@ -212,22 +212,6 @@ class BestTokens:
         """
         rounds = UNIT * (self.problem.data.dk + self.problem.data.dz + len(self.begin) + step + 8)
         return 2 * rounds * self.reach * np.linalg.norm(W)
-
-    def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
-        """Upper bounds of log v_i, where the shortfall v_i is how far the output of query i is below its highest value.
-
-        ``v_i = sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))``, summed over attention heads.
-        """
-        data, parts = self.problem.data, []
-        for W in stack:
-            lead = data._flat_margins(W, self.best)
-            lead[self.begin + self.best] = 0.0
-            (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            # rounding errors of the leads (margins), which enter the numerator and the denominator of the shortfall
-            off = 2 * self.rounding(W, step)
-            off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
-            parts.append(above - below + off)
-        return np.logaddexp.reduce(parts, axis=0)
 
     def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns, for each query: the logarithm of the sum of e^term over its tokens; and its largest term."""
@@ -304,9 +288,11 @@ def descends(step: float, rho: float, longest: float, apart: float, drift: float
     """
     step *= 1 + SPARE
     fall = rho * step - (apart * step) ** 2 / 8
-    if not fall > SPARE * rho * step or step * max(drift, longest) > LARGEST:
-        return False
-    return -math.expm1(-fall) > (1 + SPARE) * math.expm1(step * drift) * math.expm1(step * longest)
+    return (
+        fall > SPARE * rho * step
+        and step * max(drift, longest) <= LARGEST
+        and -math.expm1(-fall) > (1 + SPARE) * math.expm1(step * drift) * math.expm1(step * longest)
+    )
 
 
 def longest_step(rho: float, longest: float, apart: float) -> float:
@@ -348,6 +334,11 @@ class Rows:
         return lengths_of_rows(self.data, self.chosen)
 
     @cached_property
+    def longest(self) -> float:
+        """The length of the longest row, rounded up."""
+        return float(self.lengths.max()) * (1 + SPARE)
+
+    @cached_property
     def apart(self) -> float:
         """An upper bound on the distance between two rows.
 
@@ -380,9 +371,9 @@ class Rows:
 
     @property
     def margin(self) -> float:
-        """rho, the certified lower bound of the largest margin of the selection; 0 if none is certified."""
-        found = self.solution
-        return max(found.margin * (1 - SPARE), 0.0) if found.status in CERTIFIED else 0.0
+        """rho, the certified lower bound of the largest margin of the selection; 0 if none is certified or there is no
+        row."""
+        return self.solution.margin * (1 - SPARE) if self.solution.status != "no constraint" else 0.0
 
 
 class LocalTokens(Rows):
@@ -399,7 +390,6 @@ class LocalTokens(Rows):
         self.threat = self.drop <= 0
         self.threat[best.begin + chosen] = False
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
-        self.longest = float(self.lengths.max()) * (1 + SPARE)
 
     def at(self, W: np.ndarray, step: int) -> State | None:
         """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps.
@@ -410,43 +400,42 @@ class LocalTokens(Rows):
         """
         best = self.best
         begin, q, form = best.begin, best.of_query, LOSSES[best.problem._loss_name]
-        off = 2 * best.rounding(W, step) + EVALUATED
-        # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
-        lead = self.data._flat_margins(W, self.chosen)
-        if not (lead.min() > 0 and off.max() < SPARE**0.5):
-            return None
-        up = np.exp(off) * (1 + self.data.lengths * UNIT)
-        w = np.exp(-lead)
-        mass, plain = np.add.reduceat(w, begin), self.drop > 0
-        sigma = mass * up  # bound of 1 - p, with p the attention of the selected token
-        # A bounds |u - g|, and V bounds g - u, for a query's output u and the score g of its selected token
-        A = np.add.reduceat(w * np.abs(self.drop), begin) * up
-        V = np.add.reduceat(w * self.drop * plain, begin) * up
-        # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
-        if not ((sigma < 1).all() and (V < self.gap).all()):
-            return None
-        K = form.ratio(self.score + A, V + A)
-        steep = A * (K + 1 / (self.gap - V))
-        v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
         with np.errstate(all="ignore"):
+            off = 2 * best.rounding(W, step) + EVALUATED
+            # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
+            lead = self.data._flat_margins(W, self.chosen)
+            up = np.exp(off) * (1 + self.data.lengths * UNIT)
+            w = np.exp(-lead)
+            mass, plain = np.add.reduceat(w, begin), self.drop > 0
+            sigma = mass * up  # bound of 1 - p, with p the attention of the selected token
+            # A bounds |u - g|, and V bounds g - u, for a query's output u and the score g of its selected token
+            A = np.add.reduceat(w * np.abs(self.drop), begin) * up
+            V = np.add.reduceat(w * self.drop * plain, begin) * up
+            # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
+            if not ((sigma < 1).all() and (V < self.gap).all()):
+                return None
+            K = form.ratio(self.score + A, V + A)
+            steep = A * (K + 1 / (self.gap - V))
+            v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
             slope = form.log_slope(self.score - v) - np.log1p(mass)
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
-            peak = log_mu.max()
-            if not np.isfinite(peak):  # every token other than the selected ones is a threat
-                return None
+            peak = log_mu.max()  # it is -inf if every token other than the selected ones is a threat
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
             # bound nu of the sum of the threats' multipliers |mu|, in units of the largest multiplier of all other rows
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
-        # wrong: bound of the relative error of the multipliers |l'(u)| p (u - g), for output u, attention p and score g
-        # An error e of the output u changes |l'(u)| by at most the fraction K times e, where K bounds l'' / |l'|.
-        # An error e of the output u changes the factor u - g of the multiplier by the fraction e / (u - g).
-        wrong = (off * (1 + steep)).max() * 4 + EVALUATED * (1 + abs(peak))
-        pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
-        pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
-        size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
-        drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
-        return State(drift, nu / (mu.sum() * (1 - wrong)), pull, size) if wrong < 0.1 else None
+            # wrong: bound of the relative error of the multipliers |l'(u)| p (u - g), for output u, attention p and
+            # score g
+            # An error e of the output u changes |l'(u)| by at most the fraction K times e, where K bounds l'' / |l'|.
+            # An error e of the output u changes the factor u - g of the multiplier by the fraction e / (u - g).
+            wrong = (off * (1 + steep)).max() * 4 + EVALUATED * (1 + abs(peak))
+            if not wrong < 0.1:
+                return None
+            pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
+            pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
+            size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
+            drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
+            return State(drift, nu / (mu.sum() * (1 - wrong)), pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
         """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
@@ -459,8 +448,8 @@ class LocalTokens(Rows):
             return False
         unit = self.solution.W / np.linalg.norm(self.solution.W)
         # the least margin of a threat under the direction of the SVM solution
-        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
-        threat = under * (1 - SPARE) - self.best.rounding(unit, 1).max()
+        threat = self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf) * (1 - SPARE)
+        threat -= self.best.rounding(unit, 1).max()
         return stays(step, state, self.margin, threat, self.longest, self.apart)
 
 
@@ -480,22 +469,15 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P^2 - ||M||^2 >= ((d R E)^2 / (1 - e^(-2 step x)) + (R^2 tau)^2 / (1 - e^(-2 step y))) / c
     """
     step = max(step * (1 + SPARE), TINY)
-    R, tau, drift, pull = longest, state.threats, state.drift, state.pull
-    if not (rho > tau * R and math.isfinite(drift) and pull >= rho * (1 - SPARE)):
-        return False
-    c = ((rho - tau * R) / step - apart**2 / 8) * (1 - SPARE)
-    if not c > 0:
-        return False
-    room = SPARE * rho**2
-    for _ in range(TRIES):
-        P = math.sqrt(pull**2 + room)
-        lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
+    R, tau, drift = longest, state.threats, state.drift
+    room = SPARE * rho**2 * 1.5 ** np.arange(TRIES)
+    with np.errstate(all="ignore"):
+        c = ((rho - tau * R) / step - apart**2 / 8) * (1 - SPARE)
+        P = np.sqrt(state.pull**2 + room)
+        lost, d = R * (np.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
         # y > 0 is needed even if tau underflows to 0: it makes threats' multipliers fall faster than other multipliers
-        if not (x > SPARE * rho and y > SPARE * rho):
-            return False
-        grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)
-        if grown * (1 + SPARE) <= c * room:
-            return True
-        room *= 1.5
-    return False
+        grow = np.minimum(x, y) > SPARE * rho
+        grown = (d * drift) ** 2 / -np.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -np.expm1(-2 * step * y)
+        # the right side is positive only if c is
+        return bool((grow & (grown * (1 + SPARE) < c * room)).any())

@@ -70,10 +70,12 @@ class NextToken(Result):
 
     def columns(self) -> dict[str, Any]:
         """One row per edge."""
-        edges = np.concatenate(list(self.graphs.values()))
-        after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
-        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
+        tables = [
+            (np.full(len(graph), k), *graph.T, np.equal(*self.components[k][graph].T))
+            for k, graph in self.graphs.items()
+        ]
+        columns = map(np.concatenate, zip(*tables, strict=True))
+        return dict(zip(("after", "label", "token", "one_component"), columns, strict=True))
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
@@ -125,9 +127,10 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     [ 0.5  0.5 -0.5 -0.5]
     """
     embeddings = as_floats("embeddings", embeddings, "K, d")
-    tokens, lengths = _read_sequences(sequences, len(embeddings))
+    K = len(embeddings)
+    tokens, lengths = _read_sequences(sequences, K)
     n, first = len(lengths), np.cumsum(lengths) - lengths
-    labels = as_numbers_of("labels", labels, "token", len(embeddings), "n")
+    labels = as_numbers_of("labels", labels, "token", K, "n")
     if len(labels) != n:
         raise ValueError(f"labels must have shape (n,) = ({n},), got {labels.shape}")
     label = np.repeat(labels, lengths)
@@ -136,17 +139,17 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         i = there.argmin()
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
-    by_last = np.argsort(np.repeat(last, lengths), kind="stable")
-    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
+    ends = np.repeat(last, lengths)
+    known, entries = np.unique(ends, return_counts=True)
     kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
-    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
+    for k, of in zip(known.tolist(), np.split(np.argsort(ends, kind="stable"), np.cumsum(entries)), strict=False):
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
-        components[k] = strong_components(graphs[k], len(embeddings))
+        components[k] = strong_components(graphs[k], K)
         kept[of] = components[k][tokens[of]] == components[k][label[of]]
     values = (tokens == label).astype(np.float64)[:, None]
     data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
-    acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
+    acyclic = all((component == np.arange(K)).all() for component in components.values())
     return NextToken(data, data._layout.shape_entries(kept), graphs, components, acyclic)
 
 
@@ -279,6 +282,8 @@ class SoftLabels(Result):
     selected: np.ndarray
     counts: np.ndarray
 
+    _derived = ("selected",)
+
     def _title(self) -> str:
         several = (self.selected.sum(axis=1) > 1).sum()
         return (
@@ -290,9 +295,6 @@ class SoftLabels(Result):
         """One row for each token that follows a context."""
         context, token = self.selected.nonzero()
         return {"context": context, "token": token, "count": self.counts[context, token]}
-
-    def _values(self) -> dict[str, Any]:
-        return self._state() | {"selected": self.selected}
 
     def _state(self) -> dict[str, Any]:
         return {"contexts": self.data.queries, "counts": self.counts}

@@ -182,7 +182,7 @@ def regularization_path(
     toward = np.zeros(problem.data._W_shape)
     if not local:
         W = feasible(problem.data, problem.optimal).W
-        toward = toward if W is None or not W.any() else W / size(W, "frobenius")
+        toward = toward if W is None else W / (size(W, "frobenius") or 1.0)
     elif selected is not None:
         svm = solve_svm(problem.data, selected, norm)
         if svm.W is None:
@@ -214,18 +214,20 @@ def _ordered(name: str, value: Any, sign: int) -> np.ndarray:
 
 
 class _Point(NamedTuple):
+    """The numbers of one point, in the order of the fields of a :class:`Path`."""
+
     radius: float
     W: np.ndarray
+    loss: float
     log_excess: float
     gap: float
     log_ridge: float
 
 
 def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Path:
-    data = problem.data
-    radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
-    weights = weights.reshape(len(points), *data._W_shape)
-    return Path(radii, weights, np.array(list(map(problem.loss, weights))), log_excess, gap, log_ridge, norm, status)
+    radii, W, loss, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(6))
+    weights = W.reshape(len(points), *problem.data._W_shape)
+    return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
 
 @dataclass(frozen=True)
@@ -241,8 +243,7 @@ class _Search:
         """The point of the path at a given radius.  A global path starts at zero.  If its descent does not end at the
         optimal tokens, a second descent starts from weights that rank these tokens first, and the better point is
         returned."""
-        first = np.where(self.local, self.toward * radius, 0.0)
-        start = first if before is None else before.W * (radius / before.radius)
+        start = self.toward * radius * self.local if before is None else before.W * (radius / before.radius)
         if self.local:
             W, log_gradient, gap = self.stationary(start, radius)
             log_excess = math.nan
@@ -255,7 +256,7 @@ class _Search:
         # the ridge for which W is stationary: ||G||_F = 2 ridge ||W||_F, with G the gradient of the loss at W, or
         # ||G||_op = 2 ridge for the nuclear norm
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
-        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
+        return _Point(radius, W, self.problem.loss(W), log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
         W = np.ascontiguousarray(start)
@@ -307,12 +308,10 @@ class _Search:
 
 
 def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:
-    loss, gradient = problem.loss_and_grad(W, scaled=True)
-    G = gradient.W
+    loss, (G, *_, log_scale) = problem.loss_and_grad(W, scaled=True)
     dual = size(G, norm, dual=True)
     if dual == 0:
         return -math.inf, 0.0
-    gap, log_scale = np.vdot(G, W) + radius * dual, gradient.log_scale
-    inside = size(W, norm) < INSIDE * radius
-    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if inside else gap / (radius * dual)
+    gap = np.vdot(G, W) + radius * dual
+    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if size(W, norm) < INSIDE * radius else gap / (radius * dual)
     return math.log(dual) + log_scale, gap

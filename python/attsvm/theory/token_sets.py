@@ -134,7 +134,7 @@ class Decomposition(Solved):
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
         if len(late):  # queries that have not converged are named, since the correlation alone does not show them
-            shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
+            shown = ", ".join(map(str, late[:LATE_SHOWN])) + ", ..." * (len(late) > LATE_SHOWN)
             queries = "query" if len(late) == 1 else "queries"
             why = "less than half as far as R says" if self.R > 0 else "W does not separate these sets"
             lines.append(("not converged", f"{queries} {shown}: {why}"))
@@ -195,16 +195,15 @@ def decompose(
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
-        selected = data._layout.shape_entries(p >= HIGH)
-        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data._begin))
+        selected, late = selected_sets(parts)
+        late = np.flatnonzero(np.hstack(late))
         if late.size:
             raise ValueError(
                 f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {late.size} "
                 f"quer{'y' if late.size == 1 else 'ies'} with one in between (the first is query "
                 f"{late[0]}): train longer, or say which tokens count by selected="
             )
-    selection = Selection(data, selected)
-    kept = selection.kept
+    kept = Selection(data, selected).kept
     if kept is None:
         raise TypeError("selected must be bools, one per entry, got one token per query")
     if (p[kept] <= 0).any():
@@ -217,11 +216,12 @@ def decompose(
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    apart = []  # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
-    for logits in (data._logits(W), data._logits(total)):
-        inside, outside = (np.where(part, logits, -np.inf) for part in (kept, ~kept))
-        apart.append(np.maximum.reduceat(inside, data._begin) - np.maximum.reduceat(outside, data._begin))
-    here, said = apart
+    logits = np.stack([data._logits(W), data._logits(total)])
+    inside, outside = (
+        np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin, axis=1) for part in (kept, ~kept)
+    )
+    # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
+    here, said = inside - outside
     behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
         data._layout.shape_entries(kept),
@@ -243,10 +243,9 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     / p_t)``.
     """
     lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
-    _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
-    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
-    selection, logs = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool))), np.log(p[kept])
+    alone = Data("selected tokens", np.ascontiguousarray(data.keys[data._token_of()[kept]]), data.queries, None, layout)
+    selection, logs = Selection(alone, layout.shape_entries(kept[kept])), np.log(p[kept])  # all tokens are selected
     selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
     # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
