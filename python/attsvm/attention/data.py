@@ -358,7 +358,7 @@ class Data:
         >>> data.probabilities([[1.0, 0.0], [0.0, 1.0]])
         array([[0.5, 0.5]])
         """
-        return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
+        return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)))
 
     def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | Any:
         """Attention's output for each query: the mean of the values that it sees, weighted by probability.

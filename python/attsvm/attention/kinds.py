@@ -208,14 +208,12 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
         T, d = np.shape(X)[1:]
         keys = X if key is None else np.empty((0, T, len(as_floats("key", key, "dk, d", (None, d)))))
         return _without_sequences("prompt_attention", keys, np.empty((0, 1)), None if key is None else X)
-    X = own(X, copy)
-    if key is None and type(X) is np.ndarray and X.ndim == 3:  # the usual case, which needs no reading of X
-        return _make("prompt_attention", X, np.ones((len(X), 1)), None, copy)
-    values, lengths = tokens = read_tokens("X", X)
-    Z = np.ones((len(lengths), 1))
-    if key is None:
-        return _make("prompt_attention", X, Z, None, copy, tokens=tokens)
-    matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
-    keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
-    check_finite("X key^T", keys)
-    return Data("prompt_attention", keys, Z, values, Layout(lengths, np.ones_like(lengths), single=True))
+    values, lengths = read_tokens("X", own(X, copy))
+    keys, given = values, None
+    if key is not None:
+        matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
+        keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
+        check_finite("X key^T", keys)
+        given = values
+    layout = Layout(lengths, np.ones_like(lengths), single=True)
+    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), given, layout)

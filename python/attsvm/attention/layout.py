@@ -142,11 +142,9 @@ class Layout:
         inverse of ``shape_queries``.  With ``dv`` a value is a vector of this length.  Raises ValueError for another
         shape."""
         extra, more = ((), "") if dv is None else ((dv,), ", dv")
-        if self.none:
-            return _placeholder(name, array, self._shape, extra)
         if isinstance(array, np.ndarray) and (self.single or self.uniform):
-            check_shape(name, array, ("n" if self.single else "n, S") + more, (*self._shape, *extra))
-            return array if self.single else array.reshape(-1, *array.shape[2:])
+            check_shape(name, array, ("n" if self.single else "n, S") + more, (*self._shape, *extra), self.none)
+            return _placeholder(array, extra) if self.none else array.reshape(-1, *extra)
         parts = self._parts(name, array)
         for i, part in enumerate(parts):
             check_shape(f"{name}[{i}]", part, "S_i" + more, (int(self.counts[i]), *extra))
@@ -158,10 +156,11 @@ class Layout:
 
         Tokens that a causal query cannot see must be 0 unless ``hidden``.
         """
-        if self.none:
-            return _placeholder(name, array, (*self._shape, int(self.lengths[0])), ())
         if isinstance(array, np.ndarray) and self.uniform:
-            check_shape(name, array, "n, T" if self.single else "n, S, T", (*self._shape, int(self.lengths[0])))
+            sizes = *self._shape, int(self.lengths[0])
+            check_shape(name, array, "n, T" if self.single else "n, S, T", sizes, self.none)
+            if self.none:
+                return _placeholder(array, ())
             if not self.causal:
                 return array.reshape(-1)
             parts = list(array)
@@ -177,22 +176,16 @@ class Layout:
         return np.concatenate(parts)
 
     def _parts(self, name: str, array: Any) -> list[np.ndarray]:
-        n = len(self.lengths)
+        n = self._shape[0]
         if isinstance(array, np.ndarray) or len(array) != n:
             came = array.shape if isinstance(array, np.ndarray) else f"{len(array)}"
             raise ValueError(f"{name} must be a list with one array for each of the {n} sequences, got {came}")
         return [np.asarray(part) for part in array]
 
 
-def _placeholder(name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-    """Replaces a user's empty array, given for data without sequences, by a flat array with one row: zeros, or True for
-    bools.
-
-    As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
-    """
-    array = np.asarray(array)
-    if array.shape != (*empty, *each):
-        raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
+def _placeholder(array: np.ndarray, each: tuple[int, ...]) -> np.ndarray:
+    """Replaces a user's empty array, given for data without sequences, by a flat array with one row of shape ``each``:
+    zeros, or True for bools.  As a selection, either row selects token 0."""
     return np.full((1, *each), array.dtype.kind == "b", dtype=array.dtype)
 
 

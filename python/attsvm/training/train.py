@@ -210,11 +210,12 @@ def train(
             problem._check_scale()
         update, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
-        before: Any = W if isinstance(W, Run) else None
-        begun = 0 if before is None else int(before.steps[-1])
-        if before is not None and (K is not None or Q is not None):
-            raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
-        given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
+        before: Any = None
+        begun, given = 0, (W, K, Q)
+        if isinstance(W, Run):
+            if K is not None or Q is not None:
+                raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
+            before, begun, given = W, int(W.steps[-1]), (W.W if W.K is None else None, W.K, W.Q)
         W0, K0, Q0 = start_of(problem, several, *given)
         stack, shape = problem._stack(several), problem.data._W_shape
         wanted = begun + record_steps(record, last, math.prod(stack + shape))
@@ -294,7 +295,7 @@ def train(
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
-    begun, last = int(state.descent.record[0]), int(state.descent.record[-1])
+    begun, last = state.step, int(state.descent.record[-1])
     try:
         if not progress or (shown := bar(total=last - begun, unit="step", desc="train")) is None:
             return state.advance(begun, last)
@@ -378,7 +379,6 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
             if wanted[0] < 0 or wanted[-1] > steps:
                 raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
             return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
-        record = array[()]
     every = as_count("record", record) or max(steps, 1)
     if steps // every * size > sys.maxsize // 8:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
@@ -391,8 +391,6 @@ def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
     if callable(lr):
         # without steps, the function lr is not called, and the rate is 0
         lr = [lr(k) for k in range(begun, begun + steps)] or 0.0
-    if isinstance(lr, float):
-        return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
         found = as_floats("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
     else:
