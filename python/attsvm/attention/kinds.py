@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import _core
 from ..common.check import as_count, as_doubles, as_floats, check_finite
-from .data import Data, read_only
+from .data import Data, powers_of
 from .layout import Layout
 from .tokens import empty, has_none, own, read_queries, read_tokens, read_values, with_sink
 
@@ -27,13 +28,24 @@ def _make(
     if the caller has done so.  The caller has copied X and Z, but not the values."""
     if has_none(X):
         return _without_sequences(name, X, Z, values, causal)
-    data = Data._of_plain(name, X, Z, causal) if window is None else None
-    if data is None:
+    plain = _core.plain_windows(X, Z, causal) if window is None else None
+    if plain is None:
         keys, lengths = tokens or read_tokens("X", X)
         queries, counts, single = (as_doubles(keys), lengths, False) if Z is X else read_queries(Z, len(lengths))
-        data = Data(name, keys, queries, None, Layout(lengths, counts, single, causal, window))
-    if values is not None:
-        data._given_values = read_only(read_values(own(values, copy), data._layout.lengths))
+        handle = None
+    else:  # arrays that C reads without conversion
+        handle, keys, queries, *_ = plain
+        n, T, _ = X.shape
+        single = Z.ndim == 2
+        lengths, counts = np.full(n, T), np.full(n, 1 if single else Z.shape[1])
+    given = None if values is None else read_values(own(values, copy), lengths)
+    data = Data(name, keys, queries, given, Layout(lengths, counts, single, causal, window), handle)
+    # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
+    # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
+    if plain is not None and powers_of(*plain[3:5]) is None:
+        data._powers = None
+    if plain is not None and not causal:
+        data._choosing = None
     return data
 
 
