@@ -53,9 +53,7 @@ class Data:
     that needs a query refuses them.  Their arrays hold one zero token and one zero query, which are ignored.
     """
 
-    _handle: Any  # the windows of all queries as a C object
     _identity = False  # whether the tokens are a vocabulary, with the identity as keys
-    _none = False  # whether there are no sequences
 
     def __init__(
         self,
@@ -66,6 +64,7 @@ class Data:
         layout: Layout,
         handle: Any = None,
     ):
+        """``handle`` holds the windows of all queries as a C object, if the caller has made them."""
         self._name = name
         if isinstance(keys, int):
             self._identity, keys = True, _identity(keys)
@@ -412,7 +411,7 @@ class Data:
         flat = np.asarray(self._layout.flatten_queries("selected", array))
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        if said := outside(self.lengths, flat):
+        if said := self._outside(flat):
             raise ValueError(said)
         flat = np.ascontiguousarray(flat, dtype=np.intp)
         return self._layout.shape_entries(self._flat_margins(W, flat), np.inf)
@@ -424,22 +423,21 @@ class Data:
         margins[self._begin + reference] = np.inf
         return margins
 
+    def _outside(self, selected: np.ndarray) -> str:
+        """The error message that names a query whose selected token lies outside its window; empty if there is none.
+
+        C only reports that there is such a query.
+        """
+        wrong = (selected < 0) | (selected >= self.lengths)
+        q = int(wrong.argmax())
+        said = f"selected must be token indices of each window, 0 .. {self.lengths[q] - 1} for query {q}, "
+        return f"{said}got {selected[q]}" if wrong[q] else ""
+
     def _logits(self, W: Any) -> np.ndarray:
         return _core.logits(self._handle, self._weights(W))
 
     def _weights(self, W: Any) -> np.ndarray:
         return as_floats("W", W, "dk, dz", self._W_shape)
-
-
-def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
-    """The error message if a query's selected token lies outside its window; empty if there is none.
-
-    ``lengths`` are the numbers of tokens in the windows of the queries.
-    """
-    wrong = (selected < 0) | (selected >= lengths)
-    q = int(wrong.argmax())
-    said = f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {selected[q]}"
-    return said if wrong[q] else ""
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:

@@ -139,9 +139,7 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     X, tokens = own(X, copy), None
     if query is None:
         Z: Any = X
-    elif has_none(X):
-        Z = np.empty((0, np.shape(X)[2]))
-    elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
+    elif type(X) is np.ndarray and X.ndim == 3 and as_count("query", query, -X.shape[1]) < X.shape[1]:
         Z = np.ascontiguousarray(X[:, query])  # the usual case, which needs no reading of X
     else:
         keys, lengths = tokens = read_tokens("X", X)
@@ -216,16 +214,13 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
-    if has_none(X):
-        T, d = np.shape(X)[1:]
-        keys = X if key is None else np.empty((0, T, len(as_floats("key", key, "dk, d", (None, d)))))
-        return _without_sequences("prompt_attention", keys, np.empty((0, 1)), None if key is None else X)
-    values, lengths = read_tokens("X", own(X, copy))
+    none = has_none(X)
+    values, lengths = _placeholder("X", X) if none else read_tokens("X", own(X, copy))
     keys, given = values, None
     if key is not None:
         matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
         keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
         check_finite("X key^T", keys)
         given = values
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), given, layout)
+    layout = Layout(lengths, np.ones_like(lengths), single=True, none=none)
+    return Data("prompt_attention", keys, np.full((len(lengths), 1), 1.0 - none), given, layout)

@@ -14,7 +14,7 @@ from ..common.check import as_array, as_count, as_doubles, as_numeric, as_parts,
 from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
 from ..common.types import Norm
-from .data import Data, outside
+from .data import Data
 
 CHOSEN = 0.9  # a query has chosen a token when it gives the token at least this probability
 # A query that selects several tokens has chosen when it gives each of them at least HIGH, each other at most LOW.
@@ -145,16 +145,9 @@ class Selection:
 
     def within(self, data: Data) -> Selection:
         """Returns this selection; raises ValueError if the reference token of a query lies outside its window."""
-        if said := self.outside(data):
+        if said := data._outside(self.reference):
             raise ValueError(said)
         return self
-
-    def outside(self, data: Data) -> str:
-        """The error message that names a query whose reference token lies outside its window; empty if there is none.
-
-        C only reports that there is such a query.
-        """
-        return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> np.ndarray:
@@ -218,7 +211,7 @@ def intervals(
     ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
     """
-    reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
+    reference, kept, power = selection.reference, selection.kept, sum(data._powers or (0,))
     handle = data._stored if data._powers is None else data._in_range(choosing=False)
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))

@@ -99,7 +99,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     if choosing is not None:  # leave out queries that see one token: they have no row in the SVM, but cost time
         queries, entries = choosing
         if (reference[~queries] != 0).any():
-            raise ValueError(selection.outside(data))
+            raise ValueError(data._outside(reference))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
     windows = data._stored if powers is None and choosing is None else data._in_range()
@@ -109,7 +109,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
             dual, request.W, request.report,
         )  # fmt: skip
     except IndexError:
-        raise ValueError(selection.outside(data)) from None
+        raise ValueError(data._outside(selection.reference)) from None
     # C could not square the length of a row: X or Z was changed since, or the rows differ too much in scale.
     except FloatingPointError:
         del data._powers  # reading it again raises an error if X or Z is no longer finite

@@ -232,7 +232,6 @@ def train(
         v = head_parameters(problem, update, several) if train_head else None
         if before is not None and v is not None and np.shape(before.parameters) == v.shape:
             v = np.array(before.parameters)
-        objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
         first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
@@ -260,7 +259,7 @@ def train(
         trained = [a for a in (W0, K0, Q0, v) if a is not None]
         loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
+            problem._capsule(train_head), *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
             radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(update, first, trained, math.prod(stack), metric, before),
             np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
@@ -278,7 +277,7 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    raised = state.record_end(code == "interrupted") if code != "done" else None
+    raised = state.record_end(code == "interrupted")
     if raised is not None and code != "interrupted":  # the callback raised an error when it saw the last record
         code, exception = "interrupted", raised
     proved = state.limit_proved and code in ("done", "stopped")
