@@ -69,7 +69,7 @@ class Layout:
         """The windows of all queries as arrays (start, stop): query q sees the rows ``start[q] .. stop[q] - 1`` of the
         keys."""
         if self.none:
-            return np.zeros(1, dtype=np.intp), np.ones(1, dtype=np.intp)
+            return np.array([0]), np.array([1])
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
@@ -109,9 +109,7 @@ class Layout:
         of (S_i, ...)."""
         if self.none:
             flat = flat[:0]
-        if self.single:
-            return flat
-        if self.uniform:
+        if self.single or self.uniform:
             return flat.reshape(*self._shape, *flat.shape[1:])
         return np.split(flat, np.cumsum(self.counts)[:-1])
 

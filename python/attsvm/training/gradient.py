@@ -140,9 +140,8 @@ def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarra
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
     """The weights W + C^T Z, in the shape of W, for a start W and the storage ``span`` that holds C."""
-    C = span[:, len(problem.data.queries) :]
-    with np.errstate(over="ignore", invalid="ignore"):
-        return W + (C.mT @ problem.data.queries).reshape(W.shape)
+    queries = problem.data.queries
+    return W + product(span[:, len(queries) :].mT, queries.mT).reshape(W.shape)
 
 
 def product(K: np.ndarray, Q: np.ndarray) -> np.ndarray:

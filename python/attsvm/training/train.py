@@ -259,12 +259,12 @@ def train(
         trained = [a for a in (W0, K0, Q0, v) if a is not None]
         loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            problem._capsule(train_head), *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
-            radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
+            problem._capsule(train_head), *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target,
+            update.p, radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(update, first, trained, math.prod(stack), metric, before),
             np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
             loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
-            np.array([begun, 0], np.intp),
+            np.array([begun, 0]),
         )  # fmt: skip
         return Training(problem, update, several, callback, lr is None, metric, descent)
 
@@ -381,7 +381,7 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
     every = as_count("record", record) or max(steps, 1)
     if steps // every * size > sys.maxsize // 8:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-    return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
+    return np.append(np.arange(0, steps, every), steps)
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
