@@ -74,8 +74,6 @@ class Data:
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = layout.none
-        # _single is False for data without sequences, so that Python checks their empty selection, not C
-        self._single = layout.single and not self._none
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -408,7 +406,7 @@ class Data:
         array([[ 1., inf]])
         """
         array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
-        flat = np.asarray(self._layout.flatten_queries("selected", array))
+        flat = self._layout.flatten_queries("selected", array)
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
         if said := self._outside(flat):
@@ -450,13 +448,13 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
         raise ValueError(f"{name} must have sequences: without any they go with reduce alone, got {data!r}")
 
 
-def fits(name: str, data: Any, W: np.ndarray) -> None:
+def fits(data: Any, W: np.ndarray) -> None:
     """Raises an error unless ``data`` is a Data object with tokens of length dk and queries of length dz, for weights W
     (..., dk, dz)."""
-    check_data(name, data, shard=True)
+    check_data("data", data, shard=True)
     if data._W_shape != W.shape[-2:]:
         raise ValueError(
-            f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
+            f"data must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
             f"got {data._W_shape}"
         )
 

@@ -41,23 +41,23 @@ class Selection:
         self.power = 0
         self.tied = 0  # number of queries of a training run in which another token scores as much as the selected token
         # The selection is copied: C relies on it during the solve, and the answer keeps it.
-        # Fast path: C reads a selection that is an array of integers.
-        plain = _core.reference(data._handle, selected) if data._single else None
+        # Fast path: C reads a selection that is an array of integers.  Python reads that of data without sequences.
+        plain = _core.reference(data._handle, selected) if data._layout.single and not data._none else None
         if plain is not None:
             self.reference = plain
         else:
             self._read(data, selected)
         if margins is not None:
-            rhs = as_entries(data, "margins", margins, of_margins=True).copy()
+            self.rhs = as_entries(data, "margins", margins, of_margins=True).copy()
             # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
-            rhs.put(data._begin + self.reference, 0.0, mode="clip")
-            largest = float(np.abs(rhs[rhs > -np.inf]).max())
+            self.rhs.put(data._begin + self.reference, 0.0, mode="clip")
+            largest = self.largest
             if largest > 0 and not SMALLEST <= largest <= LARGEST:
                 raise ValueError(
                     f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
                 )
             self.power = math.frexp(largest)[1] - 1
-            self.rhs = np.ldexp(rhs, -self.power)
+            self.rhs = np.ldexp(self.rhs, -self.power)
 
     def _state(self) -> dict[str, Any]:
         return vars(self)

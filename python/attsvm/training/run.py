@@ -446,7 +446,7 @@ class Run(Result):
         >>> run.select(attsvm.cross_attention(new_X, new_Z)).shape
         (3,)
         """
-        fits("data", data, self.W)
+        fits(data, self.W)
         return _each(data.select, self.W)
 
     def columns(self) -> dict[str, Any]:
