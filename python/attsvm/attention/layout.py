@@ -83,9 +83,7 @@ class Layout:
         return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
 
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
-        if self.none:
-            raise ValueError("index must choose at least one sequence, and there are none")
-        chosen = as_index(index, len(self.lengths))
+        chosen = as_index(index, self._shape[0])
         counts = self.counts[chosen]
         rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
@@ -97,10 +95,8 @@ class Layout:
         n = 0 if self.none else len(self.counts)
         return (n,) if self.single else (n, int(self.counts[0]))
 
-    def _seen(self, T: int, S: int) -> np.ndarray:
-        """Which of the T tokens of a sequence each of its S queries sees, as a bool array (S, T)."""
-        if not self.causal:
-            return np.ones((S, T), dtype=bool)
+    def _seen(self, T: int) -> np.ndarray:
+        """Which of the T tokens of a sequence each of its T causal queries sees, as a bool array (T, T)."""
         seen = np.tri(T, dtype=bool)
         return seen if self.window is None else np.triu(seen, 1 - self.window)
 
@@ -132,7 +128,7 @@ class Layout:
         if not self.causal:
             return entries.reshape(*entries.shape[:-1], -1, T)
         shaped = np.full((*entries.shape[:-1], T, T), fill, dtype=entries.dtype)
-        shaped[..., self._seen(T, T)] = entries
+        shaped[..., self._seen(T)] = entries
         return shaped
 
     def flatten_queries(self, name: str, array: Any, dv: int | None = None) -> Any:
@@ -166,12 +162,13 @@ class Layout:
             parts = self._parts(name, array)
         for i, (part, T, S) in enumerate(zip(parts, self.lengths.tolist(), self.counts.tolist(), strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            seen = self._seen(T, S).reshape(part.shape)
-            if not hidden and part[~seen].any():
-                outside = "after its query" if self.window is None else "outside its query's window"
-                raise ValueError(f"{name}[{i}] must not select a token {outside}")
-            parts[i] = part[seen]
-        return np.concatenate(parts)
+            if self.causal:
+                seen = self._seen(T)
+                if not hidden and part[~seen].any():
+                    outside = "after its query" if self.window is None else "outside its query's window"
+                    raise ValueError(f"{name}[{i}] must not select a token {outside}")
+                parts[i] = part[seen]
+        return np.concatenate(parts, axis=None)
 
     def _parts(self, name: str, array: Any) -> list[np.ndarray]:
         n = self._shape[0]
