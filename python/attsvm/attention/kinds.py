@@ -26,20 +26,23 @@ def _make(
 ) -> Data:
     """Data of queries Z that attend to the tokens X of their sequence.  ``tokens`` are X as ``read_tokens`` reads it,
     if the caller has done so.  The caller has copied X and Z, but not the values."""
-    if has_none(X):
-        return _without_sequences(name, X, Z, values, causal)
+    none, handle = has_none(X), None
     plain = _core.plain_windows(X, Z, causal) if window is None else None
-    if plain is None:
+    if none:
+        keys, lengths = _placeholder("X", X)
+        queries, counts = _placeholder("Z", Z, "0, dz) or (0, S, dz")
+        single = np.ndim(Z) == 2
+    elif plain is None:
         keys, lengths = tokens or read_tokens("X", X)
         queries, counts, single = (as_doubles(keys), lengths, False) if Z is X else read_queries(Z, len(lengths))
-        handle = None
     else:  # arrays that C reads without conversion
         handle, keys, queries, *_ = plain
         n, T, _ = X.shape
         single = Z.ndim == 2
         lengths, counts = np.full(n, T), np.full(n, 1 if single else Z.shape[1])
-    given = None if values is None else read_values(own(values, copy), lengths)
-    data = Data(name, keys, queries, given, Layout(lengths, counts, single, causal, window), handle)
+    if values is not None:
+        values = _placeholder("values", values)[0] if none else read_values(own(values, copy), lengths)
+    data = Data(name, keys, queries, values, Layout(lengths, counts, single, causal, window, none=none), handle)
     # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
     # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
     if plain is not None and powers_of(*plain[3:5]) is None:
@@ -47,14 +50,6 @@ def _make(
     if plain is not None and not causal:
         data._choosing = None
     return data
-
-
-def _without_sequences(name: str, X: Any, Z: Any, values: Any, causal: bool = False) -> Data:
-    """Makes data without sequences, for tokens X (0, T, d), queries Z (0, dz) or (0, S, dz), and values (0, T, dv)."""
-    keys, lengths = _placeholder("X", X)
-    queries, counts = _placeholder("Z", Z, "0, dz) or (0, S, dz")
-    given = None if values is None else _placeholder("values", values)[0]
-    return Data(name, keys, queries, given, Layout(lengths, counts, np.ndim(Z) == 2, causal, none=True))
 
 
 def _placeholder(name: str, array: Any, letters: str = "0, T, d") -> tuple[np.ndarray, np.ndarray]:
