@@ -36,19 +36,20 @@ def _make(
         keys, lengths = tokens or read_tokens("X", X)
         queries, counts, single = (as_doubles(keys), lengths, False) if Z is X else read_queries(Z, len(lengths))
     else:  # arrays that C reads without conversion
-        handle, keys, queries, *_ = plain
+        handle, keys, queries, *largest, _ = plain
         n, T, _ = X.shape
         single = Z.ndim == 2
         lengths, counts = np.full(n, T), np.full(n, 1 if single else Z.shape[1])
     if values is not None:
         values = _placeholder("values", values)[0] if none else read_values(own(values, copy), lengths)
     data = Data(name, keys, queries, values, Layout(lengths, counts, single, causal, window, none=none), handle)
-    # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
-    # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
-    if plain is not None and powers_of(*plain[3:5]) is None:
-        data._powers = None
-    if plain is not None and not causal:
-        data._choosing = None
+    if handle is not None:
+        # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
+        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
+        if powers_of(*largest) is None:
+            data._powers = None
+        if not causal:
+            data._choosing = None
     return data
 
 

@@ -18,7 +18,7 @@ from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeri
 from ..common.norms import Metric, read_norm
 from ..common.storage import storable
 from ..common.types import Loss, MetricLike, Norm
-from .checked_losses import CallableLoss, check_log_loss
+from .checked_losses import GRID, CallableLoss, check_log_loss
 from .gradient import Gradient, product
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
@@ -116,7 +116,7 @@ class Problem:
         own = loss if isinstance(loss, CallableLoss) else None
         if isinstance(loss, tuple):
             # every output u is a mean of scores, so it lies between the least and the largest score
-            grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
+            grid = GRID if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
             own = CallableLoss(loss, grid)
         self._own_loss: CallableLoss | None = own
         self._loss_name = as_choice("loss", loss, _core.LOSS) if own is None else own.name

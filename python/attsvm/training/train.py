@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -216,8 +216,12 @@ def train(
             if K is not None or Q is not None:
                 raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
             before, begun, given = W, int(W.steps[-1]), (W.W if W.K is None else None, W.K, W.Q)
-        W0, K0, Q0 = start_of(problem, several, *given)
         stack, shape = problem._stack(several), problem.data._W_shape
+        if all(weights is None for weights in given):
+            if problem.heads not in (None, 1) and problem.combine == "sum":
+                raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+            given = np.zeros((*stack, *shape)), None, None
+        W0, K0, Q0 = (None if a is None else a.copy() for a in problem._read_weights(*given, several))
         wanted = begun + record_steps(record, last, math.prod(stack + shape))
         count = len(wanted)
         as_flag("train_head", train_head)
@@ -311,15 +315,6 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
 
 
 # ------------------------------------------------------------------------------------- checks of the arguments
-
-
-def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
-    """Copies of the starting weights, as (W, None, None) or (None, K, Q)."""
-    if W is None and K is None and Q is None:
-        if problem.heads not in (None, 1) and problem.combine == "sum":
-            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-        return np.zeros((*problem._stack(runs), *problem.data._W_shape)), None, None
-    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
