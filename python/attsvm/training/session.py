@@ -188,8 +188,8 @@ class Training:
         self.workers.combine(gradient, losses, scales, blocks)
 
     def _rows(self, count: int) -> dict[str, Any]:
-        """The first ``count`` records of each kind (weights, loss, norm and so on)."""
-        return {name: None if (array := getattr(self.descent, name)) is None else array[:count] for name in ROWS}
+        """The first ``count`` records of each kind that the run has (weights, loss, norm and so on)."""
+        return {name: array[:count] for name in ROWS if (array := getattr(self.descent, name)) is not None}
 
     def record_end(self, interrupted: bool) -> BaseException | None:
         """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
@@ -240,10 +240,9 @@ class Training:
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows.values()):
-                if array is not None:
-                    array.flags.writeable = False
+                array.flags.writeable = False
         if self.runs is not None:
-            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
+            rows = {name: array.swapaxes(0, 1) for name, array in rows.items()}
         rate: Any = None  # for rates that change from step to step
         if rates.shape[1] == 1:
             rate = float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], R).copy()
