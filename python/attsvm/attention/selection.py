@@ -211,16 +211,15 @@ def intervals(
     ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
     """
-    reference, kept, power = selection.reference, selection.kept, sum(data._powers or (0,))
+    kept, power, shape = selection.kept, sum(data._powers or (0,)), data._W_shape
     handle = data._stored if data._powers is None else data._in_range(choosing=False)
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
-    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
-    dk, dz = data._W_shape
-    outwards = 1 + roundings(norm, dk, dz)
+    least, pull, total, off = _core.interval(handle, selection.reference, kept, W, dual)
+    outwards = 1 + roundings(norm, *shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
-        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
+        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, *shape))
         high = np.where(total > 0, reached / total, math.inf)
     low[np.isnan(low)] = 0.0  # W = 0 gives 0 / 0
     return np.ldexp(low, power), np.ldexp(high, power)

@@ -128,7 +128,7 @@ class LinearHead(_Parametric):
 
     def __init__(self, v: ArrayLike):
         if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
-            self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
+            self.v = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
             self.dv = self.v[0].shape[1]
             return
         array = as_numeric("v", v)

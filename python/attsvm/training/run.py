@@ -204,12 +204,11 @@ class Run(Result):
             lines = [("run", "loss      norm of W")]
             lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
             return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN) + self._limit()
-        ended = [("", self.message)] if self.status not in ("completed", "running") else []
         curves = {"loss": self.loss, "norm of W": self.norm, "log grad norm": self.log_grad_norm}
         count, queries = number_undecided(self)
         left = f"{count} of {queries} queries: their attention has not chosen"
         return [
-            *ended,
+            *([("", self.message)] if self.status not in ("completed", "running") else []),
             *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
             *self._proved(),
             *([("undecided", left)] if count else []),
