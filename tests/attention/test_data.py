@@ -246,7 +246,7 @@ def test_plain_arrays_take_a_short_road_to_the_same_data(case_name, dtype, monke
     W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
     for data in (short, long):
         assert not any(getattr(data, kept).flags.writeable for kept in ("keys", "queries", "start", "stop", "indptr"))
-    of = operator.attrgetter("start", "stop", "indptr", "_powers", "_rows", "_single", "_choosing")
+    of = operator.attrgetter("start", "stop", "indptr", "_powers", "_rows", "_choosing")
     assert storage.same((*of(short), short.logits(W)), (*of(long), long.logits(W)))
 
 

@@ -53,51 +53,27 @@ class Data:
     that needs a query refuses them.  Their arrays hold one zero token and one zero query, which are ignored.
     """
 
-    _handle: Any  # the windows of all queries as a C object
     _identity = False  # whether the tokens are a vocabulary, with the identity as keys
-    _none = False  # whether there are no sequences
-    _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # shapes of X and Z, from which the layout is made on demand
-    _causal: bool
 
-    def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
+    def __init__(
+        self,
+        name: str,
+        keys: np.ndarray | int,
+        queries: np.ndarray,
+        values: np.ndarray | None,
+        layout: Layout,
+        handle: Any = None,
+    ):
+        """``handle`` holds the windows of all queries as a C object, if the caller has made them."""
         self._name = name
         if isinstance(keys, int):
             self._identity, keys = True, _identity(keys)
-        self._handle = _core.windows(None if self._identity else keys, queries, *layout.windows())
+        self._handle = handle or _core.windows(None if self._identity else keys, queries, *layout.windows())
         self.keys = read_only(keys)
         self.queries = read_only(queries)
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = layout.none
-        # _single is False for data without sequences, so that Python checks their empty selection, not C
-        self._single = layout.single and not self._none
-
-    @classmethod
-    def _of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
-        """Fast path: the data of arrays X and Z that C accepts without conversion.  None if an array must be converted
-        or is wrong; the caller then reads the arrays in Python, which raises the error."""
-        made = _core.plain_windows(X, Z, causal)
-        if made is None:
-            return None
-        data = cls.__new__(cls)
-        data._handle, data.keys, data.queries, largest_key, largest_query, entries = made
-        data._stored, data._rows = data._handle, entries - len(data.queries)
-        data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
-        data._single = len(Z.shape) == 2
-        # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
-        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
-        if powers_of(largest_key, largest_query) is None:
-            data._powers = None
-        if not causal:
-            data._choosing = None
-        return data
-
-    @cached_property
-    def _layout(self) -> Any:
-        """The layout (numbers of tokens and queries in each sequence) of rectangular arrays, made on demand."""
-        (n, T, _), queries = self._shapes
-        counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
-        return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -212,7 +188,7 @@ class Data:
         """The index of the query to which each given entry (pair of a query and a token) belongs."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
-    @cached_property
+    @property
     def _rows(self) -> int:
         """The number of constraints (rows) of the SVM: one for each token that a query sees, except its selected
         token."""
@@ -222,10 +198,8 @@ class Data:
     def _powers(self) -> tuple[int, int] | None:
         """The powers of two by which keys and queries are divided before a solve, so that squares of their products are
         in range; None if no scaling is needed."""
-        sizes = self._largest_key, largest(self.queries)
-        if not all(map(math.isfinite, sizes)):
-            self._check_finite()
-        return powers_of(*sizes)
+        self._check_finite()
+        return powers_of(self._largest_key, largest(self.queries))
 
     @cached_property
     def _largest_key(self) -> float:
@@ -239,9 +213,8 @@ class Data:
 
         A query that sees one token has no constraint in the SVM, and a solve leaves it out.
         """
-        lengths = self.lengths
-        several = lengths > 1
-        return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
+        several = self.lengths > 1
+        return None if several.all() == several.any() else (several, np.repeat(several, self.lengths))
 
     def _in_range(self, choosing: Any = None) -> Any:
         """The windows as a C object with keys and queries divided by the powers of two of ``_powers``; of the queries
@@ -360,7 +333,7 @@ class Data:
         >>> data.probabilities([[1.0, 0.0], [0.0, 1.0]])
         array([[0.5, 0.5]])
         """
-        return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
+        return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)))
 
     def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | Any:
         """Attention's output for each query: the mean of the values that it sees, weighted by probability.
@@ -435,10 +408,10 @@ class Data:
         array([[ 1., inf]])
         """
         array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
-        flat = np.asarray(self._layout.flatten_queries("selected", array))
+        flat = self._layout.flatten_queries("selected", array)
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        if said := outside(self.lengths, flat):
+        if said := self._outside(flat):
             raise ValueError(said)
         flat = np.ascontiguousarray(flat, dtype=np.intp)
         return self._layout.shape_entries(self._flat_margins(W, flat), np.inf)
@@ -450,22 +423,21 @@ class Data:
         margins[self._begin + reference] = np.inf
         return margins
 
+    def _outside(self, selected: np.ndarray) -> str:
+        """The error message that names a query whose selected token lies outside its window; empty if there is none.
+
+        C only reports that there is such a query.
+        """
+        wrong = (selected < 0) | (selected >= self.lengths)
+        q = int(wrong.argmax())
+        said = f"selected must be token indices of each window, 0 .. {self.lengths[q] - 1} for query {q}, "
+        return f"{said}got {selected[q]}" if wrong[q] else ""
+
     def _logits(self, W: Any) -> np.ndarray:
         return _core.logits(self._handle, self._weights(W))
 
     def _weights(self, W: Any) -> np.ndarray:
         return as_floats("W", W, "dk, dz", self._W_shape)
-
-
-def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
-    """The error message if a query's selected token lies outside its window; empty if there is none.
-
-    ``lengths`` are the numbers of tokens in the windows of the queries.
-    """
-    wrong = (selected < 0) | (selected >= lengths)
-    q = int(wrong.argmax())
-    said = f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {selected[q]}"
-    return said if wrong[q] else ""
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:
@@ -478,13 +450,13 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
         raise ValueError(f"{name} must have sequences: without any they go with reduce alone, got {data!r}")
 
 
-def fits(name: str, data: Any, W: np.ndarray) -> None:
+def fits(data: Any, W: np.ndarray) -> None:
     """Raises an error unless ``data`` is a Data object with tokens of length dk and queries of length dz, for weights W
     (..., dk, dz)."""
-    check_data(name, data, shard=True)
+    check_data("data", data, shard=True)
     if data._W_shape != W.shape[-2:]:
         raise ValueError(
-            f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
+            f"data must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
             f"got {data._W_shape}"
         )
 

@@ -69,7 +69,7 @@ class Layout:
         """The windows of all queries as arrays (start, stop): query q sees the rows ``start[q] .. stop[q] - 1`` of the
         keys."""
         if self.none:
-            return np.zeros(1, dtype=np.intp), np.ones(1, dtype=np.intp)
+            return np.array([0]), np.array([1])
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
@@ -83,9 +83,7 @@ class Layout:
         return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
 
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
-        if self.none:
-            raise ValueError("index must choose at least one sequence, and there are none")
-        chosen = as_index(index, len(self.lengths))
+        chosen = as_index(index, self._shape[0])
         counts = self.counts[chosen]
         rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
@@ -97,10 +95,8 @@ class Layout:
         n = 0 if self.none else len(self.counts)
         return (n,) if self.single else (n, int(self.counts[0]))
 
-    def _seen(self, T: int, S: int) -> np.ndarray:
-        """Which of the T tokens of a sequence each of its S queries sees, as a bool array (S, T)."""
-        if not self.causal:
-            return np.ones((S, T), dtype=bool)
+    def _seen(self, T: int) -> np.ndarray:
+        """Which of the T tokens of a sequence each of its T causal queries sees, as a bool array (T, T)."""
         seen = np.tri(T, dtype=bool)
         return seen if self.window is None else np.triu(seen, 1 - self.window)
 
@@ -109,9 +105,7 @@ class Layout:
         of (S_i, ...)."""
         if self.none:
             flat = flat[:0]
-        if self.single:
-            return flat
-        if self.uniform:
+        if self.single or self.uniform:
             return flat.reshape(*self._shape, *flat.shape[1:])
         return np.split(flat, np.cumsum(self.counts)[:-1])
 
@@ -134,7 +128,7 @@ class Layout:
         if not self.causal:
             return entries.reshape(*entries.shape[:-1], -1, T)
         shaped = np.full((*entries.shape[:-1], T, T), fill, dtype=entries.dtype)
-        shaped[..., self._seen(T, T)] = entries
+        shaped[..., self._seen(T)] = entries
         return shaped
 
     def flatten_queries(self, name: str, array: Any, dv: int | None = None) -> Any:
@@ -142,11 +136,9 @@ class Layout:
         inverse of ``shape_queries``.  With ``dv`` a value is a vector of this length.  Raises ValueError for another
         shape."""
         extra, more = ((), "") if dv is None else ((dv,), ", dv")
-        if self.none:
-            return _placeholder(name, array, self._shape, extra)
         if isinstance(array, np.ndarray) and (self.single or self.uniform):
-            check_shape(name, array, ("n" if self.single else "n, S") + more, (*self._shape, *extra))
-            return array if self.single else array.reshape(-1, *array.shape[2:])
+            check_shape(name, array, ("n" if self.single else "n, S") + more, (*self._shape, *extra), self.none)
+            return _placeholder(array, extra) if self.none else array.reshape(-1, *extra)
         parts = self._parts(name, array)
         for i, part in enumerate(parts):
             check_shape(f"{name}[{i}]", part, "S_i" + more, (int(self.counts[i]), *extra))
@@ -158,10 +150,11 @@ class Layout:
 
         Tokens that a causal query cannot see must be 0 unless ``hidden``.
         """
-        if self.none:
-            return _placeholder(name, array, (*self._shape, int(self.lengths[0])), ())
         if isinstance(array, np.ndarray) and self.uniform:
-            check_shape(name, array, "n, T" if self.single else "n, S, T", (*self._shape, int(self.lengths[0])))
+            sizes = *self._shape, int(self.lengths[0])
+            check_shape(name, array, "n, T" if self.single else "n, S, T", sizes, self.none)
+            if self.none:
+                return _placeholder(array, ())
             if not self.causal:
                 return array.reshape(-1)
             parts = list(array)
@@ -169,30 +162,25 @@ class Layout:
             parts = self._parts(name, array)
         for i, (part, T, S) in enumerate(zip(parts, self.lengths.tolist(), self.counts.tolist(), strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            seen = self._seen(T, S).reshape(part.shape)
-            if not hidden and part[~seen].any():
-                outside = "after its query" if self.window is None else "outside its query's window"
-                raise ValueError(f"{name}[{i}] must not select a token {outside}")
-            parts[i] = part[seen]
-        return np.concatenate(parts)
+            if self.causal:
+                seen = self._seen(T)
+                if not hidden and part[~seen].any():
+                    outside = "after its query" if self.window is None else "outside its query's window"
+                    raise ValueError(f"{name}[{i}] must not select a token {outside}")
+                parts[i] = part[seen]
+        return np.concatenate(parts, axis=None)
 
     def _parts(self, name: str, array: Any) -> list[np.ndarray]:
-        n = len(self.lengths)
+        n = self._shape[0]
         if isinstance(array, np.ndarray) or len(array) != n:
             came = array.shape if isinstance(array, np.ndarray) else f"{len(array)}"
             raise ValueError(f"{name} must be a list with one array for each of the {n} sequences, got {came}")
         return [np.asarray(part) for part in array]
 
 
-def _placeholder(name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-    """Replaces a user's empty array, given for data without sequences, by a flat array with one row: zeros, or True for
-    bools.
-
-    As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
-    """
-    array = np.asarray(array)
-    if array.shape != (*empty, *each):
-        raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
+def _placeholder(array: np.ndarray, each: tuple[int, ...]) -> np.ndarray:
+    """Replaces a user's empty array, given for data without sequences, by a flat array with one row of shape ``each``:
+    zeros, or True for bools.  As a selection, either row selects token 0."""
     return np.full((1, *each), array.dtype.kind == "b", dtype=array.dtype)
 
 

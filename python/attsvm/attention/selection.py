@@ -14,7 +14,7 @@ from ..common.check import as_array, as_count, as_doubles, as_numeric, as_parts,
 from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
 from ..common.types import Norm
-from .data import Data, outside
+from .data import Data
 
 CHOSEN = 0.9  # a query has chosen a token when it gives the token at least this probability
 # A query that selects several tokens has chosen when it gives each of them at least HIGH, each other at most LOW.
@@ -41,23 +41,23 @@ class Selection:
         self.power = 0
         self.tied = 0  # number of queries of a training run in which another token scores as much as the selected token
         # The selection is copied: C relies on it during the solve, and the answer keeps it.
-        # Fast path: C reads a selection that is an array of integers.
-        plain = _core.reference(data._handle, selected) if data._single else None
+        # Fast path: C reads a selection that is an array of integers.  Python reads that of data without sequences.
+        plain = _core.reference(data._handle, selected) if data._layout.single and not data._none else None
         if plain is not None:
             self.reference = plain
         else:
             self._read(data, selected)
         if margins is not None:
-            rhs = as_entries(data, "margins", margins, of_margins=True).copy()
+            self.rhs = as_entries(data, "margins", margins, of_margins=True).copy()
             # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
-            rhs.put(data._begin + self.reference, 0.0, mode="clip")
-            largest = float(np.abs(rhs[rhs > -np.inf]).max())
+            self.rhs.put(data._begin + self.reference, 0.0, mode="clip")
+            largest = self.largest
             if largest > 0 and not SMALLEST <= largest <= LARGEST:
                 raise ValueError(
                     f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
                 )
             self.power = math.frexp(largest)[1] - 1
-            self.rhs = np.ldexp(rhs, -self.power)
+            self.rhs = np.ldexp(self.rhs, -self.power)
 
     def _state(self) -> dict[str, Any]:
         return vars(self)
@@ -145,16 +145,9 @@ class Selection:
 
     def within(self, data: Data) -> Selection:
         """Returns this selection; raises ValueError if the reference token of a query lies outside its window."""
-        if said := self.outside(data):
+        if said := data._outside(self.reference):
             raise ValueError(said)
         return self
-
-    def outside(self, data: Data) -> str:
-        """The error message that names a query whose reference token lies outside its window; empty if there is none.
-
-        C only reports that there is such a query.
-        """
-        return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> np.ndarray:
@@ -218,15 +211,15 @@ def intervals(
     ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
     """
-    reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
+    kept, power, shape = selection.kept, sum(data._powers or (0,)), data._W_shape
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
+    reference = selection.within(data).reference
     least, pull, total, off = _core.interval(data._in_range(), reference, kept, W, dual)
-    dk, dz = data._W_shape
-    outwards = 1 + roundings(norm, dk, dz)
+    outwards = 1 + roundings(norm, *shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
-        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
+        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, *shape))
         high = np.where(total > 0, reached / total, math.inf)
     low[np.isnan(low)] = 0.0  # W = 0 gives 0 / 0
     return np.ldexp(low, power), np.ldexp(high, power)

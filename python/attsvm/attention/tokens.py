@@ -56,7 +56,7 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
         return _read_ragged(name, X, "T_i, d", keep_single=True)
     array = as_floats(name, X, letters, keep_single=True)
     n, T, d = array.shape
-    return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)
+    return array.reshape(n * T, d), np.full(n, T)
 
 
 def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
@@ -82,8 +82,8 @@ def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
     Z = as_numeric("Z", Z)
     if Z.ndim == 3:
         queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
-        return queries.reshape(-1, Z.shape[2]), np.full(n, Z.shape[1], dtype=np.intp), False
-    return as_floats("Z", Z, "n, dz", (n, None)), np.ones(n, dtype=np.intp), True
+        return queries.reshape(-1, Z.shape[2]), np.full(n, Z.shape[1]), False
+    return as_floats("Z", Z, "n, dz", (n, None)), np.full(n, 1), True
 
 
 def _is_ragged(X: Any) -> bool:
@@ -96,7 +96,7 @@ def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = 
     sizes = None, np.shape(X[0])[1]
     parts = [as_floats(f"{name}[{i}]", x, letters, sizes, keep_single) for i, x in enumerate(X)]
     flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
-    return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
+    return np.concatenate(parts, out=flat), np.array([len(part) for part in parts])
 
 
 def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     None if there is no cycle, or if a query selects several tokens or has margins of its own.
     """
     # no search if a selected token lies outside its window, which C reports
-    if selection.kept is not None or selection.rhs is not None or selection.outside(data):
+    if selection.kept is not None or selection.rhs is not None or data._outside(selection.reference):
         return None
     _, same, count = equal_rows(data.queries)
     if count.max() == 1:  # all query vectors differ: a cycle needs two queries with one vector

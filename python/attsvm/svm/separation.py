@@ -242,7 +242,7 @@ class Separation(Result):
         """
         if self.W is None:
             raise ValueError(f"there are no weights to select by, the answer is {self.status}: {self.message}")
-        fits("data", data, self.W)
+        fits(data, self.W)
         return data.select(self.W)
 
     def prove(self, path: Any, without: int | None = None) -> str:

@@ -23,14 +23,13 @@ class CallableLoss:
     """A user's loss ``(value, derivative)`` or ``(value, derivative, log_size)``, whose functions are checked on a grid
     and at every call."""
 
-    def __init__(self, functions: Any, grid: np.ndarray | None = None):
+    def __init__(self, functions: Any, grid: np.ndarray = GRID):
         if not isinstance(functions, tuple) or len(functions) not in (2, 3) or not all(map(callable, functions)):
             raise TypeError(
                 "loss must be a name, or a tuple of functions (value, derivative) or (value, derivative, log of the "
                 f"derivative's size), got {functions!r}"
             )
         self.functions: tuple[Callable[[np.ndarray], Any], ...] = functions
-        grid = GRID if grid is None else grid
         if grid.size == 0:  # a shard (one worker's part of the data) without queries has no value u to check
             return
         derivative = self._derivative(grid)

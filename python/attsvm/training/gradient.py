@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention.data import largest
-from ..rules import UpdateRule, as_rule
+from ..rules import as_rule
 
 # Relative to the largest singular value, values below RANK times the longer side of a matrix count as zero.
 # This threshold is also in csrc/training/update.c.
@@ -41,13 +41,12 @@ def next_step(run: Any) -> np.ndarray:
     the rule does: to its signs, to its polar factor, or by the metric.  For factors it is the change of ``K Q^T`` under
     such steps of K and Q.
     """
-    problem, rule = run.trained, as_rule(run.rule)
     if run.K is not None:
-        gradient = problem.loss_and_grad(K=run.K, Q=run.Q, scaled=True)[1]
-        K, Q = (_turned(rule, run.p, D, None) for D in (gradient.K, gradient.Q))
+        gradient = run.trained.loss_and_grad(K=run.K, Q=run.Q, scaled=True)[1]
+        K, Q = (_turned(run, D) for D in (gradient.K, gradient.Q))
         return _of_unit(-(K @ run.Q.mT + run.K @ Q.mT))
-    D = problem.loss_and_grad(run.W, scaled=True)[1].W if run.mean is None else run.mean
-    return _of_unit(-_turned(rule, run.p, D, run.metric))
+    D = run.trained.loss_and_grad(run.W, scaled=True)[1].W if run.mean is None else run.mean
+    return _of_unit(-_turned(run, D))
 
 
 def metric_of(root: np.ndarray, squares: str, shape: tuple[int, ...], runs: int) -> Any:
@@ -80,12 +79,14 @@ def _fourth_root(square: np.ndarray) -> np.ndarray:
     return (found + found.mT) / 2  # exactly symmetric
 
 
-def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarray:
-    """The direction of an update rule's step for D, a gradient or a mean of gradients; the length is arbitrary.
+def _turned(run: Any, D: np.ndarray) -> np.ndarray:
+    """The direction of a step of the run's update rule for D, a gradient or a mean of gradients; the length is
+    arbitrary.
 
-    ``metric`` is the run's metric.  It is None for factors, whose squares the run does not keep; the steps of a rule
-    with squares are then those of its first step, signs or a polar factor.
+    The metric of a run on factors is None, since such a run does not keep their squares.  The steps of a rule with
+    squares are then those of its first step, signs or a polar factor.
     """
+    rule, metric = as_rule(run.rule), run.metric
     if metric is not None:
         if not isinstance(metric, tuple):
             return D / metric
@@ -98,7 +99,7 @@ def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarra
         return (U * kept[..., None, :]) @ V
     if rule.word == "mirror":  # steepest descent in the lp norm
         D = D / (np.abs(D).max() or 1.0)
-        return np.sign(D) * np.abs(D) ** (1 / (p - 1))
+        return np.sign(D) * np.abs(D) ** (1 / (run.p - 1))
     return _of_unit(D) if rule.word == "normalized" else D
 
 
@@ -139,9 +140,8 @@ def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarra
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
     """The weights W + C^T Z, in the shape of W, for a start W and the storage ``span`` that holds C."""
-    C = span[:, len(problem.data.queries) :]
-    with np.errstate(over="ignore", invalid="ignore"):
-        return W + (C.mT @ problem.data.queries).reshape(W.shape)
+    queries = problem.data.queries
+    return W + product(span[:, len(queries) :].mT, queries.mT).reshape(W.shape)
 
 
 def product(K: np.ndarray, Q: np.ndarray) -> np.ndarray:

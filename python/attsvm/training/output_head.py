@@ -56,7 +56,7 @@ class _Parametric:
         (2.0, array([0., 1.]))
         """
         array = as_numeric("o", o)
-        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
+        if array.shape[-1:] != (self.dv,):
             raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
         rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
         v = self.v
@@ -128,7 +128,7 @@ class LinearHead(_Parametric):
 
     def __init__(self, v: ArrayLike):
         if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
-            self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
+            self.v = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
             self.dv = self.v[0].shape[1]
             return
         array = as_numeric("v", v)

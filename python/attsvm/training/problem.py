@@ -18,7 +18,7 @@ from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeri
 from ..common.norms import Metric, read_norm
 from ..common.storage import storable
 from ..common.types import Loss, MetricLike, Norm
-from .checked_losses import CallableLoss, check_log_loss
+from .checked_losses import GRID, CallableLoss, check_log_loss
 from .gradient import Gradient, product
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
@@ -116,7 +116,7 @@ class Problem:
         own = loss if isinstance(loss, CallableLoss) else None
         if isinstance(loss, tuple):
             # every output u is a mean of scores, so it lies between the least and the largest score
-            grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
+            grid = GRID if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
             own = CallableLoss(loss, grid)
         self._own_loss: CallableLoss | None = own
         self._loss_name = as_choice("loss", loss, _core.LOSS) if own is None else own.name
@@ -243,11 +243,10 @@ class Problem:
             return self._fixed_scores
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, values = self.data, self.data.values if self._values is None else self._values
         evaluate = self._functions[0] or functools.partial(_core.head, *self._head)
-        lengths, scores = data.lengths, np.empty(data._entries)
+        data, lengths, scores = self.data, self.data.lengths, np.empty(self.data._entries)
         for t in range(data._longest):  # token t of every query at once, since each query may have its own head
-            value, _ = evaluate(np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)]))
+            value, _ = evaluate(as_doubles(data.values[data.start + np.minimum(t, lengths - 1)]))
             here = lengths > t
             scores[data._begin[here] + t] = (self._labels * value)[here]
         return scores
@@ -396,7 +395,7 @@ class Problem:
         delta, scale, top = self._differentiate(_core.multipliers, *self._read_weights(W, K, Q))
         for row, chosen in zip(delta, self._selections(selected, top), strict=True):
             row[self.data._begin + chosen.reference] = 0.0
-        shaped = [self.data._layout.shape_entries(row, 0.0) for row in delta]
+        shaped = [self.data._layout.shape_entries(row) for row in delta]
         if self.heads is None:
             return shaped[0], float(scale[0])
         return shaped if isinstance(shaped[0], list) else np.stack(shaped), scale
@@ -490,7 +489,7 @@ class Problem:
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
         """The leading axes of an array of weights: one for several runs, one for several attention heads."""
-        return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
+        return tuple(count for count in (runs, self.heads) if count is not None)
 
     def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
         """Reads weights as (W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -205,12 +204,11 @@ class Run(Result):
             lines = [("run", "loss      norm of W")]
             lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
             return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN) + self._limit()
-        ended = [("", self.message)] if self.status not in ("completed", "running") else []
         curves = {"loss": self.loss, "norm of W": self.norm, "log grad norm": self.log_grad_norm}
         count, queries = number_undecided(self)
         left = f"{count} of {queries} queries: their attention has not chosen"
         return [
-            *ended,
+            *([("", self.message)] if self.status not in ("completed", "running") else []),
             *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
             *self._proved(),
             *([("undecided", left)] if count else []),
@@ -274,13 +272,15 @@ class Run(Result):
     def __getitem__(self, r: int) -> Run:
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        several = "W K Q weights loss norm log_grad_norm parameters head_records half_squares mean".split()
-        own: dict[str, Any] = {name: None if (a := getattr(self, name)) is None else a[r] for name in several}
+        own: dict[str, Any] = {
+            name: a[r] if a.ndim > 1 else a.item(r)  # lr is an array of numbers
+            for name, a in vars(self).items()
+            if isinstance(a, np.ndarray) and name not in ("steps", "metric")
+        }
         metric = self.metric
         if metric is not None and as_rule(self.rule).squares:
             metric = tuple(side[r] for side in metric) if isinstance(metric, tuple) else metric[r]
-        rate = None if self.lr is None else float(np.asarray(self.lr)[r])
-        return replace(self, stacked=False, metric=metric, lr=rate, **own)
+        return replace(self, stacked=False, metric=metric, **own)
 
     @property
     def trained(self) -> Problem:
@@ -344,8 +344,8 @@ class Run(Result):
         True
         """
         if self.stacked:  # the bounds of several runs are computed one by one, since each run may have its own metric
-            low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
-            return np.stack(low), np.stack(high)
+            ends = np.stack([self[r].margins(norm, metric, selected) for r in range(len(self.W))], axis=1)
+            return ends[0], ends[1]
         problem, heads, H = self.problem, self.head_records, self.problem.heads or 1
         records, dk, dz = len(self.weights), *self.W.shape[-2:]
         kind = self.own_norm
@@ -356,9 +356,9 @@ class Run(Result):
         ends = np.empty((2, *self.weights.shape[:-2]))
         # with one problem for each record if the output head was trained
         chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(self.data._entries, dk * dz)))
-        for part in (slice(first, first + chunk) for first in range(0, records, chunk)):
-            at = problem if heads is None else problem._with(head=self.start.from_row(heads[part.start]))
-            ends[:, part] = at._intervals(weights[part], selected, kind)
+        for first in range(0, records, chunk):
+            at = problem if heads is None else problem._with(head=self.start.from_row(heads[first]))
+            ends[:, first : first + chunk] = at._intervals(weights[first : first + chunk], selected, kind)
         return ends[0], ends[1]
 
     @property
@@ -445,7 +445,7 @@ class Run(Result):
         >>> run.select(attsvm.cross_attention(new_X, new_Z)).shape
         (3,)
         """
-        fits("data", data, self.W)
+        fits(data, self.W)
         return _each(data.select, self.W)
 
     def columns(self) -> dict[str, Any]:
@@ -475,6 +475,4 @@ def _each(function: Any, W: np.ndarray) -> Any:
 
 def _rounded(number: float, rounding: str) -> str:
     """A number with few digits, rounded in the given direction so that a proved bound stays true."""
-    if not math.isfinite(number) or number == 0:
-        return f"{number:g}"
     return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"
