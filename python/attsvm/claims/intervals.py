@@ -66,9 +66,7 @@ def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
     runs, ordered = len(sample), np.sort(sample)
     if runs == 0:
         return math.nan, -math.inf, math.inf
-    below, above = float(ordered[(runs - 1) // 2]), float(ordered[runs // 2])
-    middle = below if below == above else (below + above) / 2
-    rank = median_rank(runs)
+    middle, rank = float(np.median(ordered)), median_rank(runs)
     return (middle, float(ordered[rank - 1]), float(ordered[-rank])) if rank else (middle, -math.inf, math.inf)
 
 

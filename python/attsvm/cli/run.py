@@ -224,7 +224,7 @@ def _norm(text: str) -> Any:
         value = text
     try:
         return as_norm("norm", value)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise argparse.ArgumentTypeError(shortened(str(error))) from None
 
 

@@ -90,9 +90,7 @@ def check_shape(
     required lengths, None where any length will do.  Empty arrays are refused unless ``empty``."""
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
-    if array.shape != sizes and (
-        array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True))
-    ):
+    if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
         comma = "," * (len(wanted) == 1)
         known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
         equals = "" if known == letters else f" = ({known}{comma})"
@@ -204,24 +202,22 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
 def as_index(index: Any, length: int) -> np.ndarray:
     """The positions that an index (integer, slice, list of integers, bool array) selects along an axis of this length,
     in the order of the index."""
-    if isinstance(index, slice):
-        chosen = np.arange(length)[index]
-    else:
+    if not isinstance(index, slice):
         array = np.asarray(index)
         kind = array.dtype.kind
-        array = array[None] if array.ndim == 0 and kind in "iu" else array
-        if array.ndim != 1 or kind not in "biu":
+        if array.ndim > 1 or kind not in ("biu" if array.ndim else "iu"):
             came = type(index).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
             raise TypeError(f"index must be an integer, a slice, a list of integers or an array of bool, got {came}")
         if kind == "b" and len(array) != length:
             raise IndexError(f"index must hold {length} bool, got {len(array)}")
-        chosen = np.flatnonzero(array) if kind == "b" else array.astype(np.intp)
-        outside = (chosen < -length) | (chosen >= length)
+        index = np.flatnonzero(array) if kind == "b" else array
+        outside = (index < -length) | (index >= length)
         if outside.any():
-            raise IndexError(f"index must be below {length}, the number of sequences, got {chosen[outside][0]}")
+            raise IndexError(f"index must be below {length}, the number of sequences, got {index[outside][0]}")
+    chosen = np.atleast_1d(np.arange(length)[index])
     if len(chosen) == 0:
         raise ValueError("index must choose at least one sequence")
-    return chosen % length
+    return chosen
 
 
 def as_flag(name: str, value: Any) -> bool:

@@ -180,10 +180,3 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
             raise ValueError(f"grid[{name!r}] must hold values, each of them once, got {given}")
     cells = itertools.product(*plain.values())
     return plain, {tuple(map(str, cell)): dict(zip(plain, cell, strict=True)) for cell in cells}
-
-
-def seed_of(cell: Mapping[str, Any]) -> tuple[int, ...]:
-    """The numbers that a cell adds to the seed of a run.  They depend on the cell's own parameter values only, so that
-    a larger grid does not change them."""
-    text = ",".join(sorted(f"{name}={value!r}" for name, value in cell.items()))
-    return (int.from_bytes(text.encode(), "big"),) if cell else ()

@@ -31,8 +31,7 @@ class Result:
     _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds
     _least_width = 0  # least width of the column of names when printed, so that results of one class line up alike
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
+    def __init_subclass__(cls) -> None:
         storage.storable(cls)
 
     def _title(self) -> str:

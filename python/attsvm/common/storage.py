@@ -28,12 +28,12 @@ from .threads import __version__
 FORMAT = 1
 MEMBER = "attsvm"  # name of the archive's member that holds the JSON text
 ELSEWHERE = {
-    "json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
-    "csv": "result.to_dataframe().to_csv(file) writes its table",
+    ".json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
+    ".csv": "result.to_dataframe().to_csv(file) writes its table",
 }
 
 _classes: dict[str, Any] = {}
-_late: list[Callable[[], object]] = []
+late: list[Callable[[], object]] = []  # functions that import more storable classes, for a file with an unknown one
 _C = TypeVar("_C", bound=type)
 
 
@@ -41,11 +41,6 @@ def storable(cls: _C) -> _C:
     """Class decorator: objects of this class can be saved as part of a result."""
     _classes[cls.__name__] = cls
     return cls
-
-
-def storable_later(load_module: Callable[[], object]) -> None:
-    """Registers a function that imports more storable classes; it is called when a file names an unknown class."""
-    _late.append(load_module)
 
 
 def state_of(value: Any) -> dict[str, Any]:
@@ -59,7 +54,7 @@ def state_of(value: Any) -> dict[str, Any]:
 
 def save(value: Any, file: Any) -> None:
     """Writes an object of a storable class as an npz file.  ``file`` is a path or a file opened for writing bytes."""
-    if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
+    if (suffix := os.path.splitext(str(getattr(file, "name", file)))[1].lower()) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
     members: dict[str, Any] = {}
     content = {"format": FORMAT, "attsvm": __version__, "content": _pack(value, members)}
@@ -174,7 +169,7 @@ def _unpack(content: Any, archive: Any) -> Any:
         return dict(_unpack(content["dict"], archive))
     name = content["type"]
     if name not in _classes:
-        for load_module in _late:
+        for load_module in late:
             load_module()
     if name not in _classes:
         raise ValueError(f"a {name!r:.80}, which this version of attsvm does not know")
@@ -187,22 +182,21 @@ def _unpack(content: Any, archive: Any) -> Any:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Context: a file to write that replaces ``path`` at the end.  On any error the old file is left unchanged.
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Context: a binary file to write that replaces ``path`` at the end.  On any error the old file is left unchanged.
 
     The new file keeps the permissions of the old one.  A symbolic link stays, and its target is replaced.  A pipe or a
-    terminal cannot be replaced and is written to directly.  Text is UTF-8, with line ends as they are written.
+    terminal cannot be replaced and is written to directly.
     """
     target = os.path.realpath(os.fspath(path))  # fspath refuses a number, which open() would take for a file descriptor
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     older = os.stat(target).st_mode if os.path.exists(target) else None
     if older is not None and not stat.S_ISREG(older):
-        with open(target, mode, **text) as file:  # type: ignore[call-overload]
+        with open(target, "wb") as file:
             yield file
         return
     beside = os.path.join(os.path.dirname(target), f".attsvm-{os.urandom(8).hex()}")
     try:
-        with open(beside, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+        with open(beside, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -239,14 +233,14 @@ def _place(value: Any) -> Any:
     return functools.partial(np.memmap, str(root.filename), value.dtype.str, "r", root.offset + begin, value.shape)
 
 
-def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Appends rows to a file as CSV, in a single write; floats are written so that they read back exactly."""
+def write_lines(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
+    """Appends rows to a file as CSV in UTF-8, in a single write; floats are written so that they read back exactly."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    file.write(text.getvalue())
+    file.write(text.getvalue().encode())
 
 
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Writes a CSV table to a file, which replaces an older file at ``path``."""
-    with replacing(path, "w") as file:
+    with replacing(path) as file:
         write_lines(file, [header, *rows])

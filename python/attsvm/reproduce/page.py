@@ -141,10 +141,9 @@ def write_page(
     if any('<table class="claims">' in part for part in order):
         fine = RULE + fine
     cards = list(map(_card, order))
-    with replacing(path, "w") as file:
-        file.write(
-            _filled(PAGE, title=title, text=text, fine=fine, style=STYLE, cards=cards, sections=map(_safe, order))
-        )
+    page = _filled(PAGE, title=title, text=text, fine=fine, style=STYLE, cards=cards, sections=map(_safe, order))
+    with replacing(path) as file:
+        file.write(page.encode())
 
 
 def _filled(template: str, **words: Any) -> str:
@@ -231,8 +230,9 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for claim in claims
     ]
     entries.sort(key=lambda entry: entry["figure"])  # sorted, since figures are finished in any order
-    with replacing(path, "w") as file:
-        file.write(json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
+    with replacing(path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:

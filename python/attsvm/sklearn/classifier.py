@@ -219,7 +219,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, Z: ArrayLike | None = None
     ) -> float:
         """Share of rows whose class is predicted rightly; X and Z as in :meth:`decision_function`."""
-        return float(accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight))
+        return accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight)
 
     def data(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> Data:
         """The tokens and queries of these rows, for :func:`attsvm.solve_svm` or :func:`attsvm.diagnose`.
