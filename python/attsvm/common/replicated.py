@@ -63,7 +63,10 @@ class Replicated(Result, dict[str, np.ndarray]):
         rows = list(itertools.product(*self.grid.values(), range(self._runs)))
         columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate([*self.grid, "run"])}
         for key, array in self.items():
-            columns |= named(key, array.reshape(len(rows), *array.shape[len(self.grid) + 1 :]))
+            shape = array.shape[len(self.grid) + 1 :]
+            flat = array.reshape(len(rows), *shape)
+            for i in np.ndindex(shape):
+                columns[f"{key}[{','.join(map(str, i))}]" if shape else key] = flat[:, *i]
         return columns
 
     def _state(self) -> dict[str, Any]:
@@ -153,13 +156,6 @@ def _summary(array: np.ndarray) -> str:
     mean, error, count = _statistics(array.astype(np.float64))
     silent = "" if count == array.size else f", {array.size - count} of {array.size} NaN"
     return f"mean {float(mean):.6g}" + (f" +- {float(error):.2g}" if count > 1 else "") + silent
-
-
-def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
-    """The columns of an array (rows, ...): pairs of a column name and its values."""
-    shape = array.shape[1:]
-    for i in np.ndindex(shape):
-        yield (f"{key}[{','.join(map(str, i))}]" if shape else key), array[(slice(None), *i)]
 
 
 def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], dict[Cell, dict[str, Any]]]:

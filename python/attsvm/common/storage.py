@@ -17,7 +17,6 @@ import functools
 import io
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
@@ -46,9 +45,9 @@ def storable(cls: _C) -> _C:
 def state_of(value: Any) -> dict[str, Any]:
     """The parts of an object of a storable class that a file keeps, as a dictionary."""
     if hasattr(value, "_state"):
-        return dict(value._state())
+        return value._state()
     if isinstance(value, tuple):  # a named tuple
-        return dict(value._asdict())  # type: ignore[attr-defined]
+        return value._asdict()  # type: ignore[attr-defined]
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
@@ -189,8 +188,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     terminal cannot be replaced and is written to directly.
     """
     target = os.path.realpath(os.fspath(path))  # fspath refuses a number, which open() would take for a file descriptor
-    older = os.stat(target).st_mode if os.path.exists(target) else None
-    if older is not None and not stat.S_ISREG(older):
+    if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as file:
             yield file
         return
@@ -200,8 +198,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if older is not None:
-            os.chmod(beside, stat.S_IMODE(older))
+        if os.path.exists(target):
+            os.chmod(beside, os.stat(target).st_mode)
         os.replace(beside, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -225,12 +223,12 @@ def _place(value: Any) -> Any:
     """Returns a function that maps the array again, if ``value`` is a contiguous array in a memory-mapped file; any
     other value is returned itself."""
     root = value
-    while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+    while isinstance(getattr(root, "base", None), np.ndarray):
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
         return value
     begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return functools.partial(np.memmap, str(root.filename), value.dtype.str, "r", root.offset + begin, value.shape)
+    return functools.partial(np.memmap, root.filename, value.dtype, "r", root.offset + begin, value.shape)
 
 
 def write_lines(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:

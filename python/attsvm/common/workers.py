@@ -30,10 +30,8 @@ def _name() -> str:
 
 
 def _checksum(value: Any) -> int:
-    if value is None or isinstance(value, (str, list)):
-        parts = [_checksum(part) for part in value] if isinstance(value, list) else value
-        return zlib.crc32(repr(parts).encode())
-    array = np.asarray(value)
+    parts = [_checksum(part) for part in value] if isinstance(value, list) else value
+    array = np.asarray([] if parts is None else parts)  # of None, NumPy would store the address
     return zlib.crc32(array.tobytes(), zlib.crc32(repr(array.shape).encode()))
 
 

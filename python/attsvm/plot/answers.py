@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_numeric, check_shape
+from ..common.check import as_numeric, as_parts, check_shape
 from ..common.render import axes, drawing
 from ..svm.influence import Influence
 from ..svm.separable import Plane
@@ -68,10 +68,8 @@ def attention(
 
 def _parts(name: str, value: Any) -> list[np.ndarray]:
     """The arrays of a list, or the rows of a single array."""
-    if isinstance(value, (list, tuple)):
-        parts = [as_numeric(f"{name}[{i}]", part) for i, part in enumerate(value)]
-    else:
-        parts = list(np.atleast_1d(as_numeric(name, value)))
+    parts = as_parts(name, value, True, as_numeric)
+    parts = parts if isinstance(parts, list) else list(np.atleast_1d(parts))
     if not parts:
         raise ValueError(f"{name} must not be empty")
     return parts
