@@ -63,11 +63,9 @@ def median_rank(runs: int) -> int:
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
     """Returns the median; and both ends of its 95 % interval by order statistics, infinite for too few runs."""
-    runs, ordered = len(sample), np.sort(sample)
-    if runs == 0:
-        return math.nan, -math.inf, math.inf
-    middle, rank = float(np.median(ordered)), median_rank(runs)
-    return (middle, float(ordered[rank - 1]), float(ordered[-rank])) if rank else (middle, -math.inf, math.inf)
+    middle, rank = float(np.median(sample)) if len(sample) else math.nan, median_rank(len(sample))
+    ordered = np.sort([-math.inf, *sample, math.inf])
+    return middle, float(ordered[rank]), float(ordered[-1 - rank])
 
 
 def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float, float, float]:

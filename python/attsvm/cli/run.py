@@ -200,9 +200,8 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
     for (name, norm), solution in solutions.items():
         row = [name, norm, solution.status]
         if solution.W is not None:
-            support = sum(int(part.sum()) for part in solution.support)
-            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
-            row += f"{solution.rank}", f"{support}"
+            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
+            row.append(f"{sum(part.sum() for part in solution.support)}")
             if runs:
                 optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
                 row += f"{correlation(runs[name].W, solution.W):.6f}", optimal

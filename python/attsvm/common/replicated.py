@@ -109,11 +109,10 @@ def _means(
     array = array.reshape(*array.shape[: len(over)], -1)
     mean = f"{value}, mean of {array.shape[-1]}"
     ax.set_xlabel(x)
-    ticks = grid[x]
-    numbers = y is None and all(isinstance(each, (int, float)) for each in ticks)
-    at = ticks if numbers else range(len(ticks))
+    ticks: list[Any] = grid[x] if all(isinstance(each, (int, float)) for each in grid[x]) else list(map(str, grid[x]))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
+        ax.set_xticks(range(len(ticks)), map(str, ticks))
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
         ax.figure.colorbar(image, ax=ax, label=mean)
         ax.set_ylabel(y)
@@ -121,12 +120,10 @@ def _means(
         for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
             middle, low, high = _interval(curve, found[value].dtype == bool)
             style = {"label": f"{hue} = {label}" if hue else None, "marker": "o", "capsize": 3}
-            ax.errorbar(at, middle, [middle - low, high - middle], **style | look)
+            ax.errorbar(ticks, middle, [middle - low, high - middle], **style | look)
         if hue is not None:
             ax.legend(frameon=False)
         ax.set_ylabel(f"{mean} and its 95 % interval")
-    if not numbers:
-        ax.set_xticks(at, map(str, ticks))
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

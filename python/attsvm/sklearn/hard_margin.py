@@ -90,7 +90,7 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(f"fit takes X and y, got {sorted(unused)}")
         values, classes = validate_data(self, X, y, dtype=np.float64, accept_sparse=["csr", "csc"])
         self.classes_ = two_classes(classes)
-        plane = separable(values, classes, bias=bool(self.fit_intercept))
+        plane = separable(values, classes, bias=self.fit_intercept)
         if plane.w is None:
             raise ValueError(plane.message)
         self.plane_, self.support_ = plane, plane.support

@@ -428,7 +428,7 @@ class Separation(Result):
         return lines
 
     def _html_bar(self) -> str:
-        return interval_bar(self.margin, self.margin_bound) if self.W is not None and self.C is None else ""
+        return interval_bar(self.margin, self.margin_bound)
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
