@@ -137,8 +137,7 @@ def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
 
 def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
     """The metric made from D or from a tuple (P, R), checked."""
-    if isinstance(value, Metric):
-        return as_metric(name, value.value, dk, dz)
+    value = value.value if isinstance(value, Metric) else value
     if not isinstance(value, tuple):
         D = as_floats(name, value, "dk, dz", (dk, dz))
         if D.min() <= 0:

@@ -48,8 +48,8 @@ def above_bars() -> contextlib.AbstractContextManager[Any]:
 
 def _tqdm() -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # in a notebook without widgets tqdm warns and falls back on a text bar
+        # in a notebook without widgets tqdm warns and falls back on a text bar
+        with warnings.catch_warnings(action="ignore"):
             from tqdm.auto import tqdm
     except ImportError:
         return None

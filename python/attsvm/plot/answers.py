@@ -20,7 +20,8 @@ from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
 
 DRAWN, NAMED = 8, 20  # largest numbers of graphs in a picture, and of nodes in a graph with numbered nodes
-ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
+ARROW = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, "units": "inches"}  # how arrows look
+ARROW |= {"width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
 
 def attention(
@@ -153,11 +154,10 @@ def draw_graphs(ax: Any, graphs: dict[int, np.ndarray], components: dict[int, np
         ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
         for node in nodes.tolist() if named else ():
             ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
-    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, **ARROW, **arrow_kw}
     both, one = np.concatenate(ends), np.concatenate(alike)
     for part, color, label in ((~one, COLORS["W"], "ranked"), (one, COLORS["(K, Q)"], "one component")):
         start, end = both[part].transpose(1, 2, 0)
-        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **look})
+        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **ARROW, **arrow_kw})
     ax.set_xticks(range(len(shown)), shown)
     ax.set(xlabel="last token", yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
