@@ -16,8 +16,8 @@ DRAWS = 10_000
 MOST_RUNS = 100_000
 
 
-def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
-    """The exact (Clopper-Pearson) interval of a share; [0, 1] if there are no runs.
+def binomial_interval(successes: Any, runs: int, tail: float = TAIL) -> tuple[Any, Any]:
+    """The exact (Clopper-Pearson) interval of a share, or of an array of shares; [0, 1] if there are no runs.
 
     Its ends solve P(Bin(runs, p) >= successes) = tail and P(Bin(runs, p) <= successes) = tail for p.  They are
     quantiles of beta distributions, and equal those of ``scipy.stats.binomtest(...).proportion_ci(method="exact")``.
@@ -30,8 +30,9 @@ def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[fl
     0.8740 0.9777
     """
     quantile, failures = _special().betaincinv, runs - successes
-    low = float(quantile(successes, failures + 1, tail)) if successes else 0.0
-    return low, 1 - float(quantile(failures, successes + 1, tail)) if failures else 1.0
+    low, high = quantile(successes, failures + 1, tail), 1 - quantile(failures, successes + 1, tail)
+    # SciPy gives NaN for the lower end if there is no success, and for the upper end if there is no failure
+    return np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
 
 
 def _special() -> Any:

@@ -108,14 +108,12 @@ def _means(
     array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
     array = array.reshape(*array.shape[: len(over)], -1)
     mean = f"{value}, mean of {array.shape[-1]}"
-    ax.set_xlabel(x)
     ticks: list[Any] = grid[x] if all(isinstance(each, (int, float)) for each in grid[x]) else list(map(str, grid[x]))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
-        ax.set_xticks(range(len(ticks)), map(str, ticks))
+        ax.set_xticks(range(len(ticks)), ticks)
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
         ax.figure.colorbar(image, ax=ax, label=mean)
-        ax.set_ylabel(y)
     else:
         for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
             middle, low, high = _interval(curve, found[value].dtype == bool)
@@ -123,7 +121,7 @@ def _means(
             ax.errorbar(ticks, middle, [middle - low, high - middle], **style | look)
         if hue is not None:
             ax.legend(frameon=False)
-        ax.set_ylabel(f"{mean} and its 95 % interval")
+    ax.set(xlabel=x, ylabel=y or f"{mean} and its 95 % interval")
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
