@@ -117,12 +117,12 @@ def same(a: Any, b: Any) -> bool:
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
     if a is b or type(a) is not type(b):
         return a is b
+    if type(a).__name__ in _classes:
+        a, b = state_of(a), state_of(b)
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
-    if type(a).__name__ in _classes:
-        return same(state_of(a), state_of(b))
     return bool(a == b)
 
 

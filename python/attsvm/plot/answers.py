@@ -189,12 +189,12 @@ def _plane(plane: Plane, ax: Any, **line_kw: Any) -> None:
         ax.set(xlabel="point", ylabel="multiplier")
         return
     ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")
-    limits = ax.get_xlim(), ax.get_ylim()
+    # the limits stay as they are for the points, whatever the lines need
+    ax.set(xlim=ax.get_xlim(), ylim=ax.get_ylim(), xlabel="x[0]", ylabel="x[1]")
     for height, width in ((-1, "--"), (0, "-"), (1, "--")) if plane.w is not None else ():
         near = plane.w * (height - plane.b) / (plane.w @ plane.w)
         ax.axline(near, near + [-plane.w[1], plane.w[0]], linestyle=width, color="0.3", linewidth=0.8, zorder=0)
     ax.legend(frameon=False, fontsize="small")
-    ax.set(xlim=limits[0], ylim=limits[1], xlabel="x[0]", ylabel="x[1]")
 
 
 @drawing(Influence)
