@@ -122,7 +122,7 @@ class Metric:
             W = self.inverses[0] @ W @ self.inverses[1].T
         else:
             W = self._roots[0].T @ W @ self._roots[1]
-        return np.sqrt(np.square(W).sum(axis=(-2, -1)))
+        return np.linalg.norm(W, axis=(-2, -1))
 
 
 def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:

@@ -130,7 +130,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The value in a form that JSON can hold.  Its arrays are moved to ``arrays``, under names that the JSON refers
     to."""
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (int, float, str)):
         return value
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":

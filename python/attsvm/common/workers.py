@@ -152,15 +152,11 @@ class Workers:
         failure."""
         if not failed.any():
             return
-        import traceback  # imported here, since only failures need a traceback
-
-        said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
-        text = said and f"{_name()} failed, so all stop: {said}"
+        text = "" if error is None else f"{_name()} failed, so all stop: {type(error).__name__}: {error}"
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:
-            first = int(failed.argmax())
-            words = told[first].astype(np.uint8).tobytes().decode(errors="replace")
+            words = told[failed.argmax()].astype(np.uint8).tobytes().decode(errors="replace")
             raise RuntimeError(f"of {self._count} workers {words}")
 
     def any(self, flag: bool) -> bool:
