@@ -116,9 +116,9 @@ def _means(
         ax.figure.colorbar(image, ax=ax, label=mean)
     else:
         for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
-            middle, low, high = _interval(curve, found[value].dtype == bool)
+            middle, lengths = _interval(curve, found[value].dtype == bool)
             style = {"label": f"{hue} = {label}" if hue else None, "marker": "o", "capsize": 3}
-            ax.errorbar(ticks, middle, [middle - low, high - middle], **style | look)
+            ax.errorbar(ticks, middle, lengths, **style | look)
         if hue is not None:
             ax.legend(frameon=False)
     ax.set(xlabel=x, ylabel=y or f"{mean} and its 95 % interval")
@@ -132,9 +132,9 @@ def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count
 
 
-def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the mean over the last axis; and both ends of its 95 % interval: Clopper-Pearson for flags, Student's t
-    for numbers."""
+def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, Any]:
+    """Returns the mean over the last axis; and the lengths from it down and up to the ends of its 95 % interval:
+    Clopper-Pearson for flags, Student's t for numbers, where both lengths are one."""
     from scipy import special  # SciPy is an optional dependency
 
     middle, error, count = _statistics(array)
@@ -142,9 +142,8 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
-    half = special.stdtrit(count - 1, 0.975) * error
-    return middle, middle - half, middle + half
+        return middle, [middle - np.nan_to_num(low), np.nan_to_num(high, nan=1.0) - middle]
+    return middle, special.stdtrit(count - 1, 0.975) * error
 
 
 def _summary(array: np.ndarray) -> str:

@@ -134,7 +134,7 @@ class Workers:
             raise
         except BaseException as raised:
             error = raised
-        self._part(self.table([error is not None])[:, 0], error)
+        self._part(self.table([error is not None]), error)
         if error is not None:
             raise error
         return answer
@@ -181,16 +181,16 @@ class Workers:
         moving = np.zeros(len(scales), dtype=bool)
         for rows, on in blocks:
             moving[on] |= rows.any(axis=1)
-        own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
+        own = np.where(moving, scales, -np.inf)  # a gradient of zero has no scale
         # The first column of the table is 1 in the row of a worker that has failed (see fail), else 0.
         table = self.table([0.0, *losses, *own])
-        self._part(table[:, 0])
-        table = table[:, 1:]
-        if not np.isfinite(table[:, :R]).all():
+        failed, lost, logs = np.split(table, (1, 1 + len(losses)), axis=1)
+        self._part(failed)
+        if not np.isfinite(lost).all():
             losses[:] = math.nan
             return
-        losses[:] = self._means(table[:, :R])
-        scales[:] = table[:, R:].max(axis=0)
+        losses[:] = self._means(lost)
+        scales[:] = logs.max(axis=0)
         scales[scales == -np.inf] = 0.0
         factor = self._fractions[self.rank] * np.exp(own - scales)
         for rows, on in blocks:
