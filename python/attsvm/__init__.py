@@ -21,8 +21,8 @@ from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
 from .claims import Claim, claim
 from .common.replication import replicate
+from .common.storage import late as _late
 from .common.storage import load
-from .common.storage import storable_later as _storable_later
 from .common.threads import __version__ as __version__
 from .common.threads import get_num_threads, set_num_threads, show_config
 from .svm.separable import separable
@@ -89,7 +89,7 @@ def __getattr__(name: str) -> _Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{now}")
 
 
-_storable_later(lambda: __getattr__("heads"))
+_late.append(lambda: __getattr__("heads"))
 
 
 def __dir__() -> list[str]:

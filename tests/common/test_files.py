@@ -89,8 +89,9 @@ def test_no_other_way_to_write():
             found[path.relative_to(PACKAGE).as_posix()] = lines
     assert found == {
         "common/replication.py": ["open(path, 'ab+')"],  # runs as they finish
+        "common/storage.py": ["open(target, 'wb')", "open(beside, 'xb')"],  # the one function
         "heads/kept.py": ["open(path, 'r+b')", "open(self.path, 'ab')"],  # heads as they finish, or what is cut short
-        "heads/steps.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
+        "heads/steps.py": ["open(path, 'ab')"],  # rows as checks finish
         "torch/monitor.py": ["open(self.file, 'rb+')"],  # a line cut short is cut off
     }
 
@@ -98,8 +99,8 @@ def test_no_other_way_to_write():
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_what_fails_leaves_the_older_file(tmp_path, error):
     (tmp_path / "file").write_text("older")
-    with pytest.raises(error), replacing(tmp_path / "file", "w") as file:
-        file.write("new")
+    with pytest.raises(error), replacing(tmp_path / "file") as file:
+        file.write(b"new")
         raise error
     with pytest.raises(error), replacing(tmp_path / "none") as file:
         raise error
@@ -108,8 +109,8 @@ def test_what_fails_leaves_the_older_file(tmp_path, error):
 
 def test_the_older_file_is_there_until_the_end(tmp_path):
     (tmp_path / "file").write_text("older")
-    with open(tmp_path / "file") as open_before, replacing(tmp_path / "file", "w") as file:
-        file.write("new")
+    with open(tmp_path / "file") as open_before, replacing(tmp_path / "file") as file:
+        file.write(b"new")
         file.flush()
         assert (tmp_path / "file").read_text() == "older"
     assert (tmp_path / "file").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -135,8 +136,8 @@ def test_links_are_followed(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there/file")
     for text in ("first", "second"):  # a link to nothing yet, then to a file
-        with replacing(tmp_path / "link", "w") as file:
-            file.write(text)
+        with replacing(tmp_path / "link") as file:
+            file.write(text.encode())
         assert (tmp_path / "link").is_symlink() and (tmp_path / "there" / "file").read_text() == text
     assert len(list((tmp_path / "there").iterdir())) == 1
 

@@ -11,7 +11,6 @@ import time
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common import threads
 from attsvm.common.threads import on_workers
 from builders import paper
 from numpy.testing import assert_array_equal
@@ -131,8 +130,7 @@ def test_a_torn_file_goes_on(tmp_path):
         assert path.read_bytes() == text
 
 
-def test_one_core_needs_no_joblib(alone, monkeypatch):
-    monkeypatch.setattr(threads, "_cores", lambda: 1)
+def test_it_works_without_joblib(alone, monkeypatch):
     monkeypatch.setitem(sys.modules, "joblib", None)  # importing it fails
     same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
 

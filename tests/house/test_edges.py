@@ -180,7 +180,7 @@ def test_modules_do_not_import_each_other_in_circles():
 # What is not always installed, and what importing attsvm does not wait for; the package does without its checker.
 EXTRAS = """PIL jinja2 joblib lightning markupsafe matplotlib pandas pytorch_lightning scipy sklearn threadpoolctl tqdm
 transformers attsvm.torch""".split()
-SLOW = """multiprocessing zipfile secrets traceback attsvm.svm.proof attsvm.svm.influence
+SLOW = """multiprocessing zipfile secrets attsvm.svm.proof attsvm.svm.influence
 attsvm.svm.derivative""".split()
 
 

@@ -240,7 +240,7 @@ def difference(text: str, more: Any, less: Any, low: float | None = None, high: 
     -------
     Claim
     """
-    sample = _Sample(text, np.asarray(more, dtype=float) - np.asarray(less, dtype=float), low, high, (-1, 1))
+    sample = _Sample(text, np.subtract(more, less, dtype=float), low, high, (-1, 1))
     found, runs = sample.found, sample.runs
     if not np.isin(found, (-1, 0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")
@@ -332,11 +332,9 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
     """
     sample = _Sample(text, values, low, high)
     found, runs = sample.found, sample.runs
-    if sample.silent or not runs:
-        note = sample.unsaid or "no values"
-        return Claim(text, low, high, None, None, None, runs, "fails", note, runs, sample.silent)
-    worst = found[np.maximum(sample.least - found, found - sample.most).argmax()]
-    return sample.claim(worst, [(worst, worst)])
+    fails = sample.silent or not runs
+    worst = math.nan if fails else found[np.maximum(sample.least - found, found - sample.most).argmax()]
+    return sample.claim(worst, [(worst, worst)], note="" if runs else "no values")
 
 
 def none(text: str, flags: Any) -> Claim:
@@ -375,7 +373,8 @@ class _Sample:
     def verdict(self, intervals: Iterable[tuple[float, float]]) -> str:
         if all(self.least <= a and b <= self.most for a, b in intervals):
             return "holds"
-        return "fails" if all(b < self.least or a > self.most for a, b in intervals) else "undecided"
+        # an interval of NaN, of a claim without a number, fails
+        return "fails" if all(not (b >= self.least and a <= self.most) for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, interval: Callable[[np.ndarray, int], tuple[float, float]], note: str) -> Claim:
         """A claim on shares of runs.  ``interval(case, n)``: the interval that n runs with the shares of a case would

@@ -16,8 +16,8 @@ DRAWS = 10_000
 MOST_RUNS = 100_000
 
 
-def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
-    """The exact (Clopper-Pearson) interval of a share; [0, 1] if there are no runs.
+def binomial_interval(successes: Any, runs: int, tail: float = TAIL) -> tuple[Any, Any]:
+    """The exact (Clopper-Pearson) interval of a share, or of an array of shares; [0, 1] if there are no runs.
 
     Its ends solve P(Bin(runs, p) >= successes) = tail and P(Bin(runs, p) <= successes) = tail for p.  They are
     quantiles of beta distributions, and equal those of ``scipy.stats.binomtest(...).proportion_ci(method="exact")``.
@@ -30,8 +30,9 @@ def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[fl
     0.8740 0.9777
     """
     quantile, failures = _special().betaincinv, runs - successes
-    low = float(quantile(successes, failures + 1, tail)) if successes else 0.0
-    return low, 1 - float(quantile(failures, successes + 1, tail)) if failures else 1.0
+    low, high = quantile(successes, failures + 1, tail), 1 - quantile(failures, successes + 1, tail)
+    # SciPy gives NaN for the lower end if there is no success, and for the upper end if there is no failure
+    return np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
 
 
 def _special() -> Any:
@@ -63,13 +64,9 @@ def median_rank(runs: int) -> int:
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
     """Returns the median; and both ends of its 95 % interval by order statistics, infinite for too few runs."""
-    runs, ordered = len(sample), np.sort(sample)
-    if runs == 0:
-        return math.nan, -math.inf, math.inf
-    below, above = float(ordered[(runs - 1) // 2]), float(ordered[runs // 2])
-    middle = below if below == above else (below + above) / 2
-    rank = median_rank(runs)
-    return (middle, float(ordered[rank - 1]), float(ordered[-rank])) if rank else (middle, -math.inf, math.inf)
+    middle, rank = float(np.median(sample)) if len(sample) else math.nan, median_rank(len(sample))
+    ordered = np.sort([-math.inf, *sample, math.inf])
+    return middle, float(ordered[rank]), float(ordered[-1 - rank])
 
 
 def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float, float, float]:

@@ -19,16 +19,24 @@ KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; a UsageError names arrays that are missing, unknown or in conflict."""
     with open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
         try:
-            archive: Any = np.load(file, allow_pickle=False) if zipfile.is_zipfile(file) else None
+            archive: Any = np.load(file, allow_pickle=False)
         except Exception as error:  # zipfile and NumPy raise many kinds of exceptions for a damaged archive
             raise UsageError(f"{path} cannot be read: {error}") from None
-        if archive is None:
-            raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
-        unknown = sorted(set(archive.files) - set(KNOWN))
-        if unknown:
+        if unknown := sorted(set(archive.files) - set(KNOWN)):
             raise UsageError(f"{path} holds the unknown {', '.join(unknown)}; known are {', '.join(KNOWN)}")
-        arrays = {name: _read_array(archive, name) for name in archive.files}
+        arrays: dict[str, np.ndarray] = {}
+        for name in archive.files:
+            try:
+                arrays[name] = archive[name]
+            except Exception as error:
+                said = str(error) or type(error).__name__
+                why = "pickled objects are refused" if "allow_pickle" in said else said
+                raise UsageError(f"{name} cannot be read as an array of numbers: {why}") from None
+            if not isinstance(arrays[name], np.ndarray):  # NumPy returns a member that is no .npy file as bytes
+                raise UsageError(f"{name} is not an array")
     if "X" not in arrays:
         raise UsageError(f"{path} has no X (n, T, d), the tokens")
     given = [name for name in ("y", "v") if name in arrays]
@@ -38,19 +46,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         have = {"y": "has y without v", "v": "has v without y"}.get("".join(given), "has neither y nor v")
         raise UsageError(f"{path} {have}: give y (n,) and v (d,), or selected (n,) to solve the SVMs alone")
     return arrays
-
-
-def _read_array(archive: Any, name: str) -> np.ndarray:
-    try:
-        array = archive[name]
-    except MemoryError:
-        raise UsageError(f"{name} does not fit into memory") from None
-    except Exception as error:
-        why = "pickled objects are refused" if "allow_pickle" in str(error) else f"{error}" or type(error).__name__
-        raise UsageError(f"{name} cannot be read as an array of numbers: {why}") from None
-    if not isinstance(array, np.ndarray):  # NumPy returns a member that is no .npy file as bytes
-        raise UsageError(f"{name} is not an array")
-    return array
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:

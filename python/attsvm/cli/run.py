@@ -20,8 +20,7 @@ from ..common.check import as_norm
 from ..common.render import write_picture
 from ..common.result import table
 from ..common.storage import replacing
-from ..common.types import Ball
-from ..plot.curves import SATURATED, finish, largest
+from ..plot.curves import OWN_NORM, SATURATED, finish, largest
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..theory.conditions import correlation, is_locally_optimal
@@ -31,7 +30,6 @@ from ..training.run import Run
 from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
-NORMS: tuple[Ball, ...] = ("frobenius", "nuclear")
 RECORDS = 100  # number of records of a training run, which its curves show
 POSITIVE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
@@ -121,7 +119,7 @@ def _solve(data: Data, selected: Mapping[str, Any]) -> dict[tuple[str, str], Sep
     """The SVMs of selections by name, in each norm.  Prints their size first, since large problems take a while."""
     found: dict[tuple[str, str], Separation] = {}
     for name, tokens in selected.items():
-        for norm in NORMS:
+        for norm in OWN_NORM.values():
             print(f"solving the {norm} SVM of {data._rows} margins", file=sys.stderr)
             with refused(ValueError):  # raised if the selection is wrong, or tokens are out of scale
                 found[name, norm] = solve_svm(data, tokens, norm)
@@ -200,9 +198,8 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
     for (name, norm), solution in solutions.items():
         row = [name, norm, solution.status]
         if solution.W is not None:
-            support = sum(int(part.sum()) for part in solution.support)
-            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
-            row += f"{solution.rank}", f"{support}"
+            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
+            row.append(f"{sum(part.sum() for part in solution.support)}")
             if runs:
                 optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
                 row += f"{correlation(runs[name].W, solution.W):.6f}", optimal
@@ -224,7 +221,7 @@ def _norm(text: str) -> Any:
         value = text
     try:
         return as_norm("norm", value)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise argparse.ArgumentTypeError(shortened(str(error))) from None
 
 

@@ -86,13 +86,14 @@ def describe(value: Any, array: np.ndarray) -> str:
 def check_shape(
     name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = (), empty: bool = False
 ) -> None:
-    """Raises ValueError unless ``array`` has the shape described by ``letters``, such as "n, T, d".  ``sizes`` are the
-    required lengths, None where any length will do.  Empty arrays are refused unless ``empty``."""
+    """Raises ValueError unless ``array`` has the shape described by ``letters``, such as "n, T, d"; without letters
+    any shape will do.  ``sizes`` are the required lengths, None where any length will do.  Empty arrays are refused
+    unless ``empty``."""
+    if not letters:
+        return
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
-    if array.shape != sizes and (
-        array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True))
-    ):
+    if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
         comma = "," * (len(wanted) == 1)
         known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
         equals = "" if known == letters else f" = ({known}{comma})"
@@ -131,21 +132,14 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 
 def as_floats(
-    name: str, value: Any, letters: str, sizes: Sequence[int | None] = (), keep_single: bool = False
+    name: str, value: Any, letters: str = "", sizes: Sequence[int | None] = (), keep_single: bool = False
 ) -> np.ndarray:
-    """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
-    stays float32."""
+    """The value as a finite C-contiguous float64 array of the required shape, without ``letters`` of any shape.  With
+    ``keep_single`` a float32 array stays float32."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
     array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
-    check_finite(name, array)
-    return array
-
-
-def as_finite(name: str, value: Any) -> np.ndarray:
-    """The value as a finite float64 array of any shape."""
-    array = np.asarray(as_numeric(name, value), dtype=np.float64)
     check_finite(name, array)
     return array
 
@@ -191,8 +185,7 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
     """The value as an integer array of numbers 0 .. count - 1, each the number of a token or of a class (``kind``).
     Raises for other numbers, and for a shape other than ``letters``, if given."""
     array, what = as_numeric(name, value), f"{name} must hold {kind} numbers"
-    if letters:
-        check_shape(name, array, letters)
+    check_shape(name, array, letters)
     if array.dtype.kind == "f":
         raise TypeError(f"{what}, integers 0 .. {count - 1}, got {array.dtype}")
     outside = (array < 0) | (array >= count)
@@ -204,24 +197,22 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
 def as_index(index: Any, length: int) -> np.ndarray:
     """The positions that an index (integer, slice, list of integers, bool array) selects along an axis of this length,
     in the order of the index."""
-    if isinstance(index, slice):
-        chosen = np.arange(length)[index]
-    else:
+    if not isinstance(index, slice):
         array = np.asarray(index)
         kind = array.dtype.kind
-        array = array[None] if array.ndim == 0 and kind in "iu" else array
-        if array.ndim != 1 or kind not in "biu":
+        if array.ndim > 1 or kind not in ("biu" if array.ndim else "iu"):
             came = type(index).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
             raise TypeError(f"index must be an integer, a slice, a list of integers or an array of bool, got {came}")
         if kind == "b" and len(array) != length:
             raise IndexError(f"index must hold {length} bool, got {len(array)}")
-        chosen = np.flatnonzero(array) if kind == "b" else array.astype(np.intp)
-        outside = (chosen < -length) | (chosen >= length)
+        index = np.flatnonzero(array) if kind == "b" else array
+        outside = (index < -length) | (index >= length)
         if outside.any():
-            raise IndexError(f"index must be below {length}, the number of sequences, got {chosen[outside][0]}")
+            raise IndexError(f"index must be below {length}, the number of sequences, got {index[outside][0]}")
+    chosen = np.atleast_1d(np.arange(length)[index])
     if len(chosen) == 0:
         raise ValueError("index must choose at least one sequence")
-    return chosen % length
+    return chosen
 
 
 def as_flag(name: str, value: Any) -> bool:
@@ -259,9 +250,8 @@ def as_norm(name: str, value: Any) -> Norm:
     "frobenius" and infinity "max"."""
     if isinstance(value, str) and value in NORMS:
         return value  # type: ignore[return-value]  # one of the words of Norm
-    # bool is a subclass of int: True is refused below, since 1 is no exponent
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    if not number or not value > 1:
+    # bool is a subclass of int: True is refused too, since 1 is no exponent
+    if not isinstance(value, (int, float, np.integer, np.floating)) or not value > 1:
         meant = [word for word in NORMS if isinstance(value, str) and value and word.startswith(value.lower()[:3])]
         hint = f": say {meant[0]!r}" if meant else ""
         raise ValueError(f"{name} must be one of {', '.join(map(repr, NORMS))}, or a number p > 1, got {value!r}{hint}")

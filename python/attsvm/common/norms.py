@@ -95,9 +95,10 @@ class Metric:
             self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(self.D.min())
             return
         # A Cholesky factor L can replace a square root: if P = L L^T, then ||P^(1/2) W|| = ||L^T W||.
-        self._roots = np.linalg.cholesky(self.P), np.linalg.cholesky(self.R)
-        self.inverses = [np.linalg.inv(root) for root in self._roots]
-        spectra = np.linalg.eigvalsh(self.P), np.linalg.eigvalsh(self.R)
+        sides = self.P, self.R
+        self._roots = list(map(np.linalg.cholesky, sides))
+        self.inverses = list(map(np.linalg.inv, self._roots))
+        spectra = list(map(np.linalg.eigvalsh, sides))
         self.roundings = sum(8 * len(s) * s[-1] / s[0] for s in spectra)
         self.largest_dual = 1 / math.sqrt(spectra[0][0] * spectra[1][0])
 
@@ -121,7 +122,7 @@ class Metric:
             W = self.inverses[0] @ W @ self.inverses[1].T
         else:
             W = self._roots[0].T @ W @ self._roots[1]
-        return np.sqrt(np.square(W).sum(axis=(-2, -1)))
+        return np.linalg.norm(W, axis=(-2, -1))
 
 
 def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
@@ -136,8 +137,7 @@ def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
 
 def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
     """The metric made from D or from a tuple (P, R), checked."""
-    if isinstance(value, Metric):
-        return as_metric(name, value.value, dk, dz)
+    value = value.value if isinstance(value, Metric) else value
     if not isinstance(value, tuple):
         D = as_floats(name, value, "dk, dz", (dk, dz))
         if D.min() <= 0:
@@ -146,8 +146,9 @@ def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
     if len(value) != 2:
         raise ValueError(f"{name} must be an array D (dk, dz) or a tuple (P, R), got a tuple of {len(value)}")
     parts: list[np.ndarray] = []
-    for side, matrix, letter, size in zip((f"{name}[0]", f"{name}[1]"), value, ("dk", "dz"), (dk, dz), strict=True):
-        found = as_floats(side, matrix, f"{letter}, {letter}", (size, size))
+    for i, letters, size in ((0, "dk, dk", dk), (1, "dz, dz", dz)):
+        side = f"{name}[{i}]"
+        found = as_floats(side, value[i], letters, (size, size))
         if (off := np.abs(found - found.T).max()) > SYMMETRIC * np.abs(found).max():
             raise ValueError(f"{side} must be symmetric, got entries that differ by {off:g}")
         spectrum = np.linalg.eigvalsh(found)

@@ -48,8 +48,8 @@ def above_bars() -> contextlib.AbstractContextManager[Any]:
 
 def _tqdm() -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # in a notebook without widgets tqdm warns and falls back on a text bar
+        # in a notebook without widgets tqdm warns and falls back on a text bar
+        with warnings.catch_warnings(action="ignore"):
             from tqdm.auto import tqdm
     except ImportError:
         return None
@@ -73,7 +73,7 @@ def counted(
 
 
 @contextlib.contextmanager
-def closing_gap(tol: float, progress: bool | None = True) -> Iterator[Report]:
+def closing_gap(tol: float, progress: bool | None) -> Iterator[Report]:
     """Yields a function that shows a solver's gap: as a bar over the digits of the gap, or as lines on stderr where
     tqdm is not installed.  Unless ``progress`` asks for it, the bar appears only after the solver has run for a while,
     and disappears at the end."""
@@ -90,9 +90,8 @@ def closing_gap(tol: float, progress: bool | None = True) -> Iterator[Report]:
             shown = bar(total=digits, desc="solve_svm", bar_format=form, leave=bool(progress))
         text = f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet")
         if shown is not None:
-            shown.n = min(max(-math.log10(gap), 0.0) if gap > 0 else digits, digits)
-            shown.set_postfix_str(text, refresh=False)
-            shown.refresh()
+            shown.n = max(-math.log10(max(gap, tol)), 0.0)
+            shown.set_postfix_str(text)
         elif now - last < LINES_APART:
             return
         else:

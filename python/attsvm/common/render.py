@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib.util
 import io
 from pathlib import Path
 from typing import Any
 
 from .storage import replacing
 
-WIDTH, HEIGHT = 4.2, 2.4  # size in inches of the picture shown beside a result in a notebook
 DPI = 160  # resolution of pictures written to files
 COMPRESSION = 3  # PNG compression level: level 6 made files 7 % smaller and took twice as long
-FONT = 7.5  # Font size in points of the notebook picture: the longest axis label then fits the height of the axes.
 
 
 @functools.singledispatch
@@ -34,10 +31,10 @@ def axes(ax: Any) -> Any:
 
 def new_figure(size: tuple[float, float] | None = None) -> Any:
     """A new pyplot figure, which becomes the current one: ``plt.savefig`` and ``plt.show`` refer to it."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("plot needs matplotlib: pip install matplotlib")
-    import matplotlib.pyplot as plt  # imported here: drawing into given axes does not need pyplot
-
+    try:
+        import matplotlib.pyplot as plt  # imported here: drawing into given axes does not need pyplot
+    except ImportError as error:
+        raise ImportError("plot needs matplotlib: pip install matplotlib") from error
     return plt.figure(figsize=size, layout="constrained")
 
 
@@ -60,13 +57,13 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
 
 def picture(result: Any) -> str | None:
     """An HTML image of the result; None without matplotlib, or if the result has no single picture."""
-    if _drawn.dispatch(type(result)) is _drawn.dispatch(object) or importlib.util.find_spec("matplotlib") is None:
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure  # used instead of pyplot, which would keep the figure open
+    except ImportError:
         return None
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure  # used instead of pyplot, which would keep the figure open
-
-    figure, file = Figure(figsize=(WIDTH, HEIGHT), layout="constrained"), io.BytesIO()
-    with rc_context({"font.size": FONT}):
+    figure, file = Figure(figsize=(4.2, 2.4), layout="constrained"), io.BytesIO()
+    with rc_context({"font.size": 7.5}):  # the longest axis label then fits the height of the axes
         try:
             draw(result, figure.subplots())
         except ValueError:  # the result has no single picture: several runs or attention heads, or no weights

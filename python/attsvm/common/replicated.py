@@ -63,7 +63,10 @@ class Replicated(Result, dict[str, np.ndarray]):
         rows = list(itertools.product(*self.grid.values(), range(self._runs)))
         columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate([*self.grid, "run"])}
         for key, array in self.items():
-            columns |= named(key, array.reshape(len(rows), *array.shape[len(self.grid) + 1 :]))
+            shape = array.shape[len(self.grid) + 1 :]
+            flat = array.reshape(len(rows), *shape)
+            for i in np.ndindex(shape):
+                columns[f"{key}[{','.join(map(str, i))}]" if shape else key] = flat[:, *i]
         return columns
 
     def _state(self) -> dict[str, Any]:
@@ -105,25 +108,20 @@ def _means(
     array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
     array = array.reshape(*array.shape[: len(over)], -1)
     mean = f"{value}, mean of {array.shape[-1]}"
-    ax.set_xlabel(x)
-    ticks = grid[x]
-    numbers = y is None and all(isinstance(each, (int, float)) for each in ticks)
-    at = ticks if numbers else range(len(ticks))
+    ticks: list[Any] = grid[x] if all(isinstance(each, (int, float)) for each in grid[x]) else list(map(str, grid[x]))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
+        ax.set_xticks(range(len(ticks)), ticks)
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
         ax.figure.colorbar(image, ax=ax, label=mean)
-        ax.set_ylabel(y)
     else:
         for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
-            middle, low, high = _interval(curve, found[value].dtype == bool)
+            middle, lengths = _interval(curve, found[value].dtype == bool)
             style = {"label": f"{hue} = {label}" if hue else None, "marker": "o", "capsize": 3}
-            ax.errorbar(at, middle, [middle - low, high - middle], **style | look)
+            ax.errorbar(ticks, middle, lengths, **style | look)
         if hue is not None:
             ax.legend(frameon=False)
-        ax.set_ylabel(f"{mean} and its 95 % interval")
-    if not numbers:
-        ax.set_xticks(at, map(str, ticks))
+    ax.set(xlabel=x, ylabel=y or f"{mean} and its 95 % interval")
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,9 +132,9 @@ def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count
 
 
-def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the mean over the last axis; and both ends of its 95 % interval: Clopper-Pearson for flags, Student's t
-    for numbers."""
+def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, Any]:
+    """Returns the mean over the last axis; and the lengths from it down and up to the ends of its 95 % interval:
+    Clopper-Pearson for flags, Student's t for numbers, where both lengths are one."""
     from scipy import special  # SciPy is an optional dependency
 
     middle, error, count = _statistics(array)
@@ -144,22 +142,14 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
-    half = special.stdtrit(count - 1, 0.975) * error
-    return middle, middle - half, middle + half
+        return middle, [middle - np.nan_to_num(low), np.nan_to_num(high, nan=1.0) - middle]
+    return middle, special.stdtrit(count - 1, 0.975) * error
 
 
 def _summary(array: np.ndarray) -> str:
     mean, error, count = _statistics(array.astype(np.float64))
     silent = "" if count == array.size else f", {array.size - count} of {array.size} NaN"
     return f"mean {float(mean):.6g}" + (f" +- {float(error):.2g}" if count > 1 else "") + silent
-
-
-def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
-    """The columns of an array (rows, ...): pairs of a column name and its values."""
-    shape = array.shape[1:]
-    for i in np.ndindex(shape):
-        yield (f"{key}[{','.join(map(str, i))}]" if shape else key), array[(slice(None), *i)]
 
 
 def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], dict[Cell, dict[str, Any]]]:
@@ -180,10 +170,3 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
             raise ValueError(f"grid[{name!r}] must hold values, each of them once, got {given}")
     cells = itertools.product(*plain.values())
     return plain, {tuple(map(str, cell)): dict(zip(plain, cell, strict=True)) for cell in cells}
-
-
-def seed_of(cell: Mapping[str, Any]) -> tuple[int, ...]:
-    """The numbers that a cell adds to the seed of a run.  They depend on the cell's own parameter values only, so that
-    a larger grid does not change them."""
-    text = ",".join(sorted(f"{name}={value!r}" for name, value in cell.items()))
-    return (int.from_bytes(text.encode(), "big"),) if cell else ()

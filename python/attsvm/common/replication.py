@@ -13,7 +13,7 @@ import numpy as np
 
 from .check import as_count
 from .progress import counted
-from .replicated import Cell, Replicated, cells_of, seed_of
+from .replicated import Cell, Replicated, cells_of
 from .threads import as_jobs, on_workers
 
 # Number of tasks aimed at, and largest number of runs per task: all workers stay busy at little overhead.
@@ -70,7 +70,7 @@ def replicate(
         When the experiment's numbers change their names or shapes, or a file holds another experiment, or something
         else.  What ``experiment`` itself raises passes, with a note of the run it happened in.
     ModuleNotFoundError
-        For several workers without joblib: ``pip install joblib``.  One core, or ``n_jobs=1``, needs none.
+        If ``n_jobs`` asks for several workers and joblib is missing: ``pip install joblib``.
     KeyboardInterrupt
         On Ctrl-C, with the runs so far in ``.partial``: those that every cell has.
 
@@ -106,13 +106,12 @@ def replicate(
     try:
         with found.kept_in(file):
             total = runs * len(cells) - sum(run < runs for run, _ in found.rows)
-            every = ((run, cell) for run in range(runs) for cell in cells)
-            missing = (each for each in every if each not in found.rows)
+            missing = ((run, cell) for run in range(runs) for cell in cells if (run, cell) not in found.rows)
             size = min(max(1, total // TASKS), LONGEST_TASK)
             tasks = iter(lambda: list(itertools.islice(missing, size)), [])
             calls = ((experiment, seed, task, cells) for task in tasks)
             with on_workers(_task, calls, n_jobs, "replicate") as results:
-                each = (row for task in results for row in task)
+                each = itertools.chain.from_iterable(results)
                 for row in counted(each, total, name or "replicate", "run", progress):
                     found.add(*row)
     except KeyboardInterrupt as interrupt:
@@ -127,7 +126,10 @@ def _task(
     found = []
     for run, cell in runs:
         given = cells[cell]
-        key = (run, *seed_of(given))  # without a grid, the spawn key of the run-th child of SeedSequence(seed).spawn()
+        # Without a grid, the key is that of the run-th child of SeedSequence(seed).spawn().  A cell adds a number that
+        # depends on its own parameter values only, so that a larger grid does not change it.
+        text = ",".join(sorted(f"{name}={value!r}" for name, value in given.items()))
+        key = (run, int.from_bytes(text.encode())) if given else (run,)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         try:
             found.append((run, cell, _numbers(experiment(rng, **given))))
@@ -169,13 +171,12 @@ class _Found:
             return
         with open(path, "ab+") as self.file:
             self.file.seek(0)
-            text = self.file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # drops a last line that an interruption has cut short
-            for number, line in enumerate(whole.splitlines(), start=1):
+            *lines, torn = self.file.read().split(b"\n")
+            for number, line in enumerate(lines, start=1):
                 self._read(f"line {number} of {os.fspath(path)!r}", line)
-            if not text.startswith(BEGIN[: len(text)]):
+            if not torn.startswith(BEGIN[: len(torn)]):
                 raise ValueError(f"file must be one of replicate's, got {os.fspath(path)!r}: give another")
-            self.file.truncate(len(whole))
+            self.file.truncate(self.file.tell() - len(torn))  # drops a last line that an interruption has cut short
             yield
 
     def _read(self, where: str, line: bytes) -> None:
@@ -183,7 +184,7 @@ class _Found:
             row = json.loads(line)
             seed, run, cell = row["seed"], as_count("run", row["run"]), row["cell"]
             names, key, numbers = list(cell), tuple(map(str, cell.values())), _numbers(row["found"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except Exception as error:  # a line of something else can fail in many ways
             raise ValueError(f"file must hold runs of replicate: {where} is none, {error!r:.100}") from None
         if names != (own := list(self.grid)):
             raise ValueError(f"file must hold this experiment: {where} is of the parameters {names}, not {own}")
@@ -201,8 +202,8 @@ class _Found:
             )
 
     def add(self, run: int, cell: Cell, numbers: Numbers) -> None:
-        if taken := [name for name in self.grid if name in numbers]:
-            raise ValueError(f"experiment must return other names than those of the grid, got {taken[0]!r}")
+        if taken := self.grid.keys() & numbers:
+            raise ValueError(f"experiment must return other names than those of the grid, got {min(taken)!r}")
         self._compare(numbers, f"run {run}")
         if self.file is not None:
             found = {key: array.tolist() for key, array in numbers.items()}

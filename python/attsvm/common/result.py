@@ -31,8 +31,7 @@ class Result:
     _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds
     _least_width = 0  # least width of the column of names when printed, so that results of one class line up alike
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
+    def __init_subclass__(cls) -> None:
         storage.storable(cls)
 
     def _title(self) -> str:
@@ -232,8 +231,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     full = [header, *(row for row in rows if len(row) > 1)]
     widths = [max(map(len, cells)) for cells in zip(*full, strict=True)]
     every = [header, ["-" * (sum(widths) + 2 * len(widths) - 2)], *rows]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) for row in every)
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in every)
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

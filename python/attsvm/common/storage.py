@@ -17,7 +17,6 @@ import functools
 import io
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
@@ -28,12 +27,12 @@ from .threads import __version__
 FORMAT = 1
 MEMBER = "attsvm"  # name of the archive's member that holds the JSON text
 ELSEWHERE = {
-    "json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
-    "csv": "result.to_dataframe().to_csv(file) writes its table",
+    ".json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
+    ".csv": "result.to_dataframe().to_csv(file) writes its table",
 }
 
 _classes: dict[str, Any] = {}
-_late: list[Callable[[], object]] = []
+late: list[Callable[[], object]] = []  # functions that import more storable classes, for a file with an unknown one
 _C = TypeVar("_C", bound=type)
 
 
@@ -43,23 +42,18 @@ def storable(cls: _C) -> _C:
     return cls
 
 
-def storable_later(load_module: Callable[[], object]) -> None:
-    """Registers a function that imports more storable classes; it is called when a file names an unknown class."""
-    _late.append(load_module)
-
-
 def state_of(value: Any) -> dict[str, Any]:
     """The parts of an object of a storable class that a file keeps, as a dictionary."""
     if hasattr(value, "_state"):
-        return dict(value._state())
+        return value._state()
     if isinstance(value, tuple):  # a named tuple
-        return dict(value._asdict())  # type: ignore[attr-defined]
+        return value._asdict()  # type: ignore[attr-defined]
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def save(value: Any, file: Any) -> None:
     """Writes an object of a storable class as an npz file.  ``file`` is a path or a file opened for writing bytes."""
-    if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
+    if (suffix := os.path.splitext(str(getattr(file, "name", file)))[1].lower()) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
     members: dict[str, Any] = {}
     content = {"format": FORMAT, "attsvm": __version__, "content": _pack(value, members)}
@@ -123,12 +117,12 @@ def same(a: Any, b: Any) -> bool:
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
     if a is b or type(a) is not type(b):
         return a is b
+    if type(a).__name__ in _classes:
+        a, b = state_of(a), state_of(b)
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
-    if type(a).__name__ in _classes:
-        return same(state_of(a), state_of(b))
     return bool(a == b)
 
 
@@ -136,7 +130,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The value in a form that JSON can hold.  Its arrays are moved to ``arrays``, under names that the JSON refers
     to."""
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (int, float, str)):
         return value
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
@@ -174,7 +168,7 @@ def _unpack(content: Any, archive: Any) -> Any:
         return dict(_unpack(content["dict"], archive))
     name = content["type"]
     if name not in _classes:
-        for load_module in _late:
+        for load_module in late:
             load_module()
     if name not in _classes:
         raise ValueError(f"a {name!r:.80}, which this version of attsvm does not know")
@@ -187,27 +181,25 @@ def _unpack(content: Any, archive: Any) -> Any:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Context: a file to write that replaces ``path`` at the end.  On any error the old file is left unchanged.
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Context: a binary file to write that replaces ``path`` at the end.  On any error the old file is left unchanged.
 
     The new file keeps the permissions of the old one.  A symbolic link stays, and its target is replaced.  A pipe or a
-    terminal cannot be replaced and is written to directly.  Text is UTF-8, with line ends as they are written.
+    terminal cannot be replaced and is written to directly.
     """
     target = os.path.realpath(os.fspath(path))  # fspath refuses a number, which open() would take for a file descriptor
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    older = os.stat(target).st_mode if os.path.exists(target) else None
-    if older is not None and not stat.S_ISREG(older):
-        with open(target, mode, **text) as file:  # type: ignore[call-overload]
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as file:
             yield file
         return
     beside = os.path.join(os.path.dirname(target), f".attsvm-{os.urandom(8).hex()}")
     try:
-        with open(beside, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+        with open(beside, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if older is not None:
-            os.chmod(beside, stat.S_IMODE(older))
+        if os.path.exists(target):
+            os.chmod(beside, os.stat(target).st_mode)
         os.replace(beside, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -231,22 +223,22 @@ def _place(value: Any) -> Any:
     """Returns a function that maps the array again, if ``value`` is a contiguous array in a memory-mapped file; any
     other value is returned itself."""
     root = value
-    while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+    while isinstance(getattr(root, "base", None), np.ndarray):
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
         return value
     begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return functools.partial(np.memmap, str(root.filename), value.dtype.str, "r", root.offset + begin, value.shape)
+    return functools.partial(np.memmap, root.filename, value.dtype, "r", root.offset + begin, value.shape)
 
 
-def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Appends rows to a file as CSV, in a single write; floats are written so that they read back exactly."""
+def write_lines(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
+    """Appends rows to a file as CSV in UTF-8, in a single write; floats are written so that they read back exactly."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    file.write(text.getvalue())
+    file.write(text.getvalue().encode())
 
 
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Writes a CSV table to a file, which replaces an older file at ``path``."""
-    with replacing(path, "w") as file:
+    with replacing(path) as file:
         write_lines(file, [header, *rows])

@@ -94,33 +94,25 @@ def on_workers(
     each.  ``name`` is the caller's name for the error if joblib is missing.
 
     Results come in the order of the tasks; with ``processes`` they come as they are done.  The tasks run in a plain
-    loop, without workers, if ``n_jobs`` is 1; or if ``n_jobs`` is None, joblib has not been imported, and there is one
-    core or no joblib installed.
+    loop, without workers, if ``n_jobs`` is 1, or if it is None and joblib is not installed.
     """
-    alone = n_jobs is None and sys.modules.get("joblib") is None
-    if n_jobs == 1 or (alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)):
-        with one_blas_thread():
-            yield itertools.starmap(function, tasks)
-        return
-    try:
-        from joblib import Parallel, delayed, effective_n_jobs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{name} needs joblib: pip install joblib", name=error.name) from None
-    # no joblib backend is configured, so joblib would use one worker: use all cores
-    if n_jobs is None and effective_n_jobs(None) == 1:
-        n_jobs = -1
     with one_blas_thread():
+        if n_jobs == 1 or (n_jobs is None and importlib.util.find_spec("joblib") is None):
+            yield itertools.starmap(function, tasks)
+            return
+        try:
+            from joblib import Parallel, delayed, effective_n_jobs
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"{name} needs joblib: pip install joblib", name=error.name) from None
+        # no joblib backend is configured, so joblib would use one worker: use all cores
+        if n_jobs is None and effective_n_jobs(None) == 1:
+            n_jobs = -1
         if processes:
             pool = Parallel(n_jobs=n_jobs, backend="loky", return_as="generator_unordered")
         else:
             pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
         with contextlib.closing(pool(delayed(_call)(function, task, os.getpid()) for task in tasks)) as found:
             yield found
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _call(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> Any:
@@ -148,8 +140,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @functools.cache
-def _one_blas_thread_for_good() -> contextlib.ExitStack:
+def _one_blas_thread_for_good() -> Any:
     """Limits a worker process to one BLAS thread until it ends."""
-    stack = contextlib.ExitStack()
-    stack.enter_context(one_blas_thread())
-    return stack
+    context = one_blas_thread()
+    context.__enter__()
+    return context  # kept by the cache, since a context that nobody holds ends

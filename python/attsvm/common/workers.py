@@ -30,10 +30,8 @@ def _name() -> str:
 
 
 def _checksum(value: Any) -> int:
-    if value is None or isinstance(value, (str, list)):
-        parts = [_checksum(part) for part in value] if isinstance(value, list) else value
-        return zlib.crc32(repr(parts).encode())
-    array = np.asarray(value)
+    parts = [_checksum(part) for part in value] if isinstance(value, list) else value
+    array = np.asarray([] if parts is None else parts)  # of None, NumPy would store the address
     return zlib.crc32(array.tobytes(), zlib.crc32(repr(array.shape).encode()))
 
 
@@ -136,7 +134,7 @@ class Workers:
             raise
         except BaseException as raised:
             error = raised
-        self._part(self.table([error is not None])[:, 0], error)
+        self._part(self.table([error is not None]), error)
         if error is not None:
             raise error
         return answer
@@ -154,15 +152,11 @@ class Workers:
         failure."""
         if not failed.any():
             return
-        import traceback  # imported here, since only failures need a traceback
-
-        said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
-        text = said and f"{_name()} failed, so all stop: {said}"
+        text = "" if error is None else f"{_name()} failed, so all stop: {type(error).__name__}: {error}"
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:
-            first = int(failed.argmax())
-            words = told[first].astype(np.uint8).tobytes().decode(errors="replace")
+            words = told[failed.argmax()].astype(np.uint8).tobytes().decode(errors="replace")
             raise RuntimeError(f"of {self._count} workers {words}")
 
     def any(self, flag: bool) -> bool:
@@ -187,16 +181,16 @@ class Workers:
         moving = np.zeros(len(scales), dtype=bool)
         for rows, on in blocks:
             moving[on] |= rows.any(axis=1)
-        own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
+        own = np.where(moving, scales, -np.inf)  # a gradient of zero has no scale
         # The first column of the table is 1 in the row of a worker that has failed (see fail), else 0.
         table = self.table([0.0, *losses, *own])
-        self._part(table[:, 0])
-        table = table[:, 1:]
-        if not np.isfinite(table[:, :R]).all():
+        failed, lost, logs = np.split(table, (1, 1 + len(losses)), axis=1)
+        self._part(failed)
+        if not np.isfinite(lost).all():
             losses[:] = math.nan
             return
-        losses[:] = self._means(table[:, :R])
-        scales[:] = table[:, R:].max(axis=0)
+        losses[:] = self._means(lost)
+        scales[:] = logs.max(axis=0)
         scales[scales == -np.inf] = 0.0
         factor = self._fractions[self.rank] * np.exp(own - scales)
         for rows, on in blocks:

@@ -159,7 +159,7 @@ def _spread(head: Head) -> float:
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
     """Appends rows to the CSV table at ``path``, after the header if the file is new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8", newline="") as file:
+    with open(path, "ab") as file:
         write_lines(file, [COLUMNS] * (file.tell() == 0) + _cells(rows))
         file.flush()
         os.fsync(file.fileno())

@@ -58,8 +58,8 @@ class View:
         ----------
         path : path-like
         """
-        with replacing(path, "w") as file:
-            file.write(self.html)
+        with replacing(path) as file:
+            file.write(self.html.encode())
 
 
 def view(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_numeric, check_shape
+from ..common.check import as_numeric, as_parts, check_shape
 from ..common.render import axes, drawing
 from ..svm.influence import Influence
 from ..svm.separable import Plane
@@ -20,7 +20,8 @@ from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
 
 DRAWN, NAMED = 8, 20  # largest numbers of graphs in a picture, and of nodes in a graph with numbered nodes
-ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
+ARROW = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, "units": "inches"}  # how arrows look
+ARROW |= {"width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
 
 def attention(
@@ -68,10 +69,8 @@ def attention(
 
 def _parts(name: str, value: Any) -> list[np.ndarray]:
     """The arrays of a list, or the rows of a single array."""
-    if isinstance(value, (list, tuple)):
-        parts = [as_numeric(f"{name}[{i}]", part) for i, part in enumerate(value)]
-    else:
-        parts = list(np.atleast_1d(as_numeric(name, value)))
+    parts = as_parts(name, value, True, as_numeric)
+    parts = parts if isinstance(parts, list) else list(np.atleast_1d(parts))
     if not parts:
         raise ValueError(f"{name} must not be empty")
     return parts
@@ -155,11 +154,10 @@ def draw_graphs(ax: Any, graphs: dict[int, np.ndarray], components: dict[int, np
         ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
         for node in nodes.tolist() if named else ():
             ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
-    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, **ARROW, **arrow_kw}
     both, one = np.concatenate(ends), np.concatenate(alike)
     for part, color, label in ((~one, COLORS["W"], "ranked"), (one, COLORS["(K, Q)"], "one component")):
         start, end = both[part].transpose(1, 2, 0)
-        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **look})
+        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **ARROW, **arrow_kw})
     ax.set_xticks(range(len(shown)), shown)
     ax.set(xlabel="last token", yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
@@ -191,12 +189,12 @@ def _plane(plane: Plane, ax: Any, **line_kw: Any) -> None:
         ax.set(xlabel="point", ylabel="multiplier")
         return
     ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")
-    limits = ax.get_xlim(), ax.get_ylim()
+    # the limits stay as they are for the points, whatever the lines need
+    ax.set(xlim=ax.get_xlim(), ylim=ax.get_ylim(), xlabel="x[0]", ylabel="x[1]")
     for height, width in ((-1, "--"), (0, "-"), (1, "--")) if plane.w is not None else ():
         near = plane.w * (height - plane.b) / (plane.w @ plane.w)
         ax.axline(near, near + [-plane.w[1], plane.w[0]], linestyle=width, color="0.3", linewidth=0.8, zorder=0)
     ax.legend(frameon=False, fontsize="small")
-    ax.set(xlim=limits[0], ylim=limits[1], xlabel="x[0]", ylabel="x[1]")
 
 
 @drawing(Influence)

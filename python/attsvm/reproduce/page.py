@@ -136,12 +136,11 @@ def write_page(path: Path, title: str, text: str, section: Section, order: Itera
     parts = {found[1]: found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', page)}
     parts[section.name] = _section(section, path.parent)
     sections = [parts[name] for name in order if name in parts]
-    with replacing(path, "w") as file:
-        file.write(
-            _filled(
-                PAGE, title=title, text=text, fine=fine, style=STYLE, cards=[*map(_card, sections)], sections=sections
-            )
-        )
+    page = _filled(
+        PAGE, title=title, text=text, fine=fine, style=STYLE, cards=[*map(_card, sections)], sections=sections
+    )
+    with replacing(path) as file:
+        file.write(page.encode())
 
 
 def _filled(template: str, **words: Any) -> str:
@@ -210,6 +209,6 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for claim in claims
     ]
     entries.sort(key=lambda entry: entry["figure"])  # sorted, since figures are finished in any order
-    with replacing(path, "w") as file:
-        file.write(json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    with replacing(path) as file:
+        file.write(f"{json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)}\n".encode())
     return entries

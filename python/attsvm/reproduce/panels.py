@@ -65,8 +65,7 @@ def picture(
 def error_bars(flags: Any) -> np.ndarray:
     """Computes error bars (2, ...) of the share of true ``flags (runs, ...)``: the lengths down and up to its 95 %
     interval."""
-    ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
-    return np.abs(np.array(ends).T - flags.mean(axis=0))
+    return np.abs(np.array(binomial_interval(flags.sum(axis=0), len(flags))) - flags.mean(axis=0))
 
 
 def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
@@ -82,7 +81,7 @@ def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any], **ticks: Any) -> Non
         heights = [x.mean() if len(x) else np.nan for x in samples]
         errors = None
         if samples[0].dtype == bool:
-            errors = np.transpose([error_bars(x)[:, 0] if len(x) else (np.nan, np.nan) for x in samples])
+            errors = np.transpose([error_bars(x) if len(x) else (np.nan, np.nan) for x in samples])
         ax.bar(at + shift, heights, 0.36, yerr=errors, color=color, capsize=3, label=label)
     ax.set_xticks(at, names, **ticks)
 

@@ -14,7 +14,7 @@ from ..attention.kinds import cross_attention, self_attention
 def two_classes(classes: np.ndarray) -> np.ndarray:
     """The two labels, sorted; raises unless there are exactly two."""
     check_classification_targets(classes)
-    kind = type_of_target(classes, input_name="y", raise_unknown=True)
+    kind = type_of_target(classes)
     if kind != "binary":
         raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
     found = np.unique(classes)

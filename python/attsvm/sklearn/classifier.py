@@ -145,8 +145,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         self._ndim = values.ndim
         data = self._data(values, Z)
         labels = np.where(classes == self.classes_[1], 1.0, -1.0)
-        tokens = data.values.reshape(len(values), -1, data.values.shape[1])
-        v = np.linalg.lstsq(tokens.reshape(-1, tokens.shape[2]), np.repeat(labels, tokens.shape[1]))[0]
+        v = np.linalg.lstsq(data.values, np.repeat(labels, len(data.values) // len(labels)))[0]
         problem = Problem(data, labels, LinearHead(v), self.loss)
         start = {}
         if self.factors is not None:
@@ -160,7 +159,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             steps=self.max_iter,
             record=max(1, self.max_iter // 100),
             ridge=self.ridge,
-            train_head=bool(self.train_head),
+            train_head=self.train_head,
         )
         self.W_, self.K_, self.Q_ = run.W, run.K, run.Q
         self.v_ = v if run.v is None else run.v
@@ -181,7 +180,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         -------
         (n,) array
         """
-        return np.asarray(self.data(X, Z=Z).attended(self.W_)) @ self.v_
+        return self.data(X, Z=Z).attended(self.W_) @ self.v_
 
     def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
         """The class of each row; parameters as in :meth:`decision_function`."""
@@ -213,13 +212,13 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         (n, p) or (n, T) array
             Rows sum to 1.
         """
-        return np.asarray(self.data(X, Z=Z).probabilities(self.W_))
+        return self.data(X, Z=Z).probabilities(self.W_)
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, Z: ArrayLike | None = None
     ) -> float:
         """Share of rows whose class is predicted rightly; X and Z as in :meth:`decision_function`."""
-        return float(accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight))
+        return accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight)
 
     def data(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> Data:
         """The tokens and queries of these rows, for :func:`attsvm.solve_svm` or :func:`attsvm.diagnose`.
@@ -251,7 +250,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         data = self._data(values, Z)
         if data._W_shape != self.W_.shape:
             raise ValueError(
-                f"tokens and queries must have lengths {self.W_.shape} as in fit, got {(data.dk, data.dz)}: "
+                f"tokens and queries must have lengths {self.W_.shape} as in fit, got {data._W_shape}: "
                 "give Z where fit had it, and only there"
             )
         return data
@@ -262,9 +261,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError("Z goes with tokens X (n, T, d); the queries of a table are its rows")
             n, p = X.shape
             tokens = np.concatenate([X[:, :, None], np.broadcast_to(np.eye(p), (n, p, p))], axis=2)
-            return cross_attention(tokens, np.concatenate([X, np.ones((n, 1))], axis=1))
-        if X.ndim != 3:
-            raise ValueError(f"X must have shape (n, p) or (n, T, d), got {X.shape}")
+            return cross_attention(tokens, np.c_[X, np.ones(n)])
         return sequences(X, Z)
 
     def __sklearn_tags__(self) -> Any:

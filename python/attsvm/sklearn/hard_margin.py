@@ -90,16 +90,12 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(f"fit takes X and y, got {sorted(unused)}")
         values, classes = validate_data(self, X, y, dtype=np.float64, accept_sparse=["csr", "csc"])
         self.classes_ = two_classes(classes)
-        plane = separable(values, classes, bias=bool(self.fit_intercept))
+        plane = separable(values, classes, bias=self.fit_intercept)
         if plane.w is None:
             raise ValueError(plane.message)
         self.plane_, self.support_ = plane, plane.support
         self.coef_, self.intercept_ = plane.w[None], np.array([plane.b])
         return self
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of rows whose class is predicted rightly."""
-        return float(super().score(X, y, sample_weight=sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """``w . x + b`` of each row; positive for the second class.

@@ -128,7 +128,7 @@ class TokenSelector(BaseEstimator):
     def predict(self, X: Any, *, Z: Any = None) -> np.ndarray:
         """The token with the largest logit of each sequence, the lowest index on a tie; parameters as in
         :meth:`decision_function`."""
-        return np.asarray(self._new_data(X, Z).select(self.W_))
+        return self._new_data(X, Z).select(self.W_)
 
     def score(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> float:
         """Share of sequences whose predicted token is selected; parameters as in :meth:`fit`."""

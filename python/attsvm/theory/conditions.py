@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, check_data
-from ..common.check import as_finite, check_type
+from ..common.check import as_floats, check_type
 from ..common.norms import read_norm, size
 from ..common.types import MetricLike, Norm
 from ..svm.separation import Separation
@@ -43,7 +43,7 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     >>> attsvm.correlation([[1.0, 0.0]], [[1.0, 1.0]])
     0.7071067811865475
     """
-    A, B = as_finite("A", A), as_finite("B", B)
+    A, B = as_floats("A", A), as_floats("B", B)
     if A.shape != B.shape:
         raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}")
     if not (A.any() and B.any()):
@@ -110,7 +110,7 @@ def tight_entries(solution: Separation) -> np.ndarray:
     array."""
     tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
-    return tight | solution._holding if solution.status == "optimal" else tight
+    return tight | solution.flat_support if solution.status == "optimal" else tight
 
 
 def all_tight(solution: Separation, tolerance: float | None = None) -> bool | None:
@@ -302,7 +302,7 @@ def margin_share(
     """
     check_data("data", data)
     kind = read_norm(norm, metric, *data._W_shape)
-    W = as_finite("W", W)
+    W = as_floats("W", W)
     if W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
     sol = solve_svm(data, selected, norm, metric=metric)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.kinds import cross_attention
-from ..common.check import as_count, as_finite, as_floats, as_number, check_shape
+from ..common.check import as_count, as_floats, as_number, check_shape
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -88,13 +88,13 @@ def train_stack(
     >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
     True
     """
-    X = as_finite("X", X)
+    X = as_floats("X", X)
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
     batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
     given = []
     for name, value, letters, shape in (("z", z, "n, d", (n, d)), ("y", y, "n", (n,)), ("v", v, "d", (d,))):
-        array = as_finite(name, value)
+        array = as_floats(name, value)
         check_shape(name, array[(0,) * (array.ndim - len(shape))], letters, shape)
         given.append(np.broadcast_to(array, (*batch, *shape)))
     z, y, v = given

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
-from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
+from ..common.check import as_floats, as_norm, as_number, as_parts, is_ragged
 from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.methods import solve_request
@@ -67,7 +67,7 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
 
 
 def _of_tokens(name: str, value: Any) -> np.ndarray:
-    array = as_finite(name, value)
+    array = as_floats(name, value)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have shape (..., T), got {array.shape}")
     return array
