@@ -53,27 +53,51 @@ class Data:
     that needs a query refuses them.  Their arrays hold one zero token and one zero query, which are ignored.
     """
 
+    _handle: Any  # the windows of all queries as a C object
     _identity = False  # whether the tokens are a vocabulary, with the identity as keys
+    _none = False  # whether there are no sequences
+    _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # shapes of X and Z, from which the layout is made on demand
+    _causal: bool
 
-    def __init__(
-        self,
-        name: str,
-        keys: np.ndarray | int,
-        queries: np.ndarray,
-        values: np.ndarray | None,
-        layout: Layout,
-        handle: Any = None,
-    ):
-        """``handle`` holds the windows of all queries as a C object, if the caller has made them."""
+    def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
         self._name = name
         if isinstance(keys, int):
             self._identity, keys = True, _identity(keys)
-        self._handle = handle or _core.windows(None if self._identity else keys, queries, *layout.windows())
+        self._handle = _core.windows(None if self._identity else keys, queries, *layout.windows())
         self.keys = read_only(keys)
         self.queries = read_only(queries)
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = layout.none
+        # _single is False for data without sequences, so that Python checks their empty selection, not C
+        self._single = layout.single and not self._none
+
+    @classmethod
+    def _of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
+        """Fast path: the data of arrays X and Z that C accepts without conversion.  None if an array must be converted
+        or is wrong; the caller then reads the arrays in Python, which raises the error."""
+        made = _core.plain_windows(X, Z, causal)
+        if made is None:
+            return None
+        data = cls.__new__(cls)
+        data._handle, data.keys, data.queries, largest_key, largest_query, entries = made
+        data._stored, data._rows = data._handle, entries - len(data.queries)
+        data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
+        data._single = len(Z.shape) == 2
+        # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
+        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
+        if powers_of(largest_key, largest_query) is None:
+            data._powers = None
+        if not causal:
+            data._choosing = None
+        return data
+
+    @cached_property
+    def _layout(self) -> Any:
+        """The layout (numbers of tokens and queries in each sequence) of rectangular arrays, made on demand."""
+        (n, T, _), queries = self._shapes
+        counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
+        return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -188,7 +212,7 @@ class Data:
         """The index of the query to which each given entry (pair of a query and a token) belongs."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
-    @property
+    @cached_property
     def _rows(self) -> int:
         """The number of constraints (rows) of the SVM: one for each token that a query sees, except its selected
         token."""

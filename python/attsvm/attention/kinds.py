@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import _core
 from ..common.check import as_count, as_doubles, as_floats, check_finite
-from .data import Data, powers_of
+from .data import Data, read_only
 from .layout import Layout
 from .tokens import empty, has_none, own, read_queries, read_tokens, read_values, with_sink
 
@@ -26,31 +25,24 @@ def _make(
 ) -> Data:
     """Data of queries Z that attend to the tokens X of their sequence.  ``tokens`` are X as ``read_tokens`` reads it,
     if the caller has done so.  The caller has copied X and Z, but not the values."""
-    none, handle = has_none(X), None
-    plain = _core.plain_windows(X, Z, causal) if window is None else None
-    if none:
-        keys, lengths = _placeholder("X", X)
-        queries, counts = _placeholder("Z", Z, "0, dz) or (0, S, dz")
-        single = np.ndim(Z) == 2
-    elif plain is None:
+    if has_none(X):
+        return _without_sequences(name, X, Z, values, causal)
+    data = Data._of_plain(name, X, Z, causal) if window is None else None
+    if data is None:
         keys, lengths = tokens or read_tokens("X", X)
         queries, counts, single = (as_doubles(keys), lengths, False) if Z is X else read_queries(Z, len(lengths))
-    else:  # arrays that C reads without conversion
-        handle, keys, queries, *largest, _ = plain
-        n, T, _ = X.shape
-        single = Z.ndim == 2
-        lengths, counts = np.full(n, T), np.full(n, 1 if single else Z.shape[1])
+        data = Data(name, keys, queries, None, Layout(lengths, counts, single, causal, window))
     if values is not None:
-        values = _placeholder("values", values)[0] if none else read_values(own(values, copy), lengths)
-    data = Data(name, keys, queries, values, Layout(lengths, counts, single, causal, window, none=none), handle)
-    if handle is not None:
-        # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
-        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
-        if powers_of(*largest) is None:
-            data._powers = None
-        if not causal:
-            data._choosing = None
+        data._given_values = read_only(read_values(own(values, copy), data._layout.lengths))
     return data
+
+
+def _without_sequences(name: str, X: Any, Z: Any, values: Any, causal: bool = False) -> Data:
+    """Makes data without sequences, for tokens X (0, T, d), queries Z (0, dz) or (0, S, dz), and values (0, T, dv)."""
+    keys, lengths = _placeholder("X", X)
+    queries, counts = _placeholder("Z", Z, "0, dz) or (0, S, dz")
+    given = None if values is None else _placeholder("values", values)[0]
+    return Data(name, keys, queries, given, Layout(lengths, counts, np.ndim(Z) == 2, causal, none=True))
 
 
 def _placeholder(name: str, array: Any, letters: str = "0, T, d") -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +127,9 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     X, tokens = own(X, copy), None
     if query is None:
         Z: Any = X
-    elif type(X) is np.ndarray and X.ndim == 3 and as_count("query", query, -X.shape[1]) < X.shape[1]:
+    elif has_none(X):
+        Z = np.empty((0, np.shape(X)[2]))
+    elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
         Z = np.ascontiguousarray(X[:, query])  # the usual case, which needs no reading of X
     else:
         keys, lengths = tokens = read_tokens("X", X)
@@ -210,13 +204,18 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
-    none = has_none(X)
-    values, lengths = _placeholder("X", X) if none else read_tokens("X", own(X, copy))
-    keys, given = values, None
-    if key is not None:
-        matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
-        keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
-        check_finite("X key^T", keys)
-        given = values
-    layout = Layout(lengths, np.ones_like(lengths), single=True, none=none)
-    return Data("prompt_attention", keys, np.full((len(lengths), 1), 1.0 - none), given, layout)
+    if has_none(X):
+        T, d = np.shape(X)[1:]
+        keys = X if key is None else np.empty((0, T, len(as_floats("key", key, "dk, d", (None, d)))))
+        return _without_sequences("prompt_attention", keys, np.empty((0, 1)), None if key is None else X)
+    X = own(X, copy)
+    if key is None and type(X) is np.ndarray and X.ndim == 3:  # the usual case, which needs no reading of X
+        return _make("prompt_attention", X, np.ones((len(X), 1)), None, copy)
+    values, lengths = tokens = read_tokens("X", X)
+    Z = np.ones((len(lengths), 1))
+    if key is None:
+        return _make("prompt_attention", X, Z, None, copy, tokens=tokens)
+    matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
+    keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
+    check_finite("X key^T", keys)
+    return Data("prompt_attention", keys, Z, values, Layout(lengths, np.ones_like(lengths), single=True))

@@ -41,8 +41,8 @@ class Selection:
         self.power = 0
         self.tied = 0  # number of queries of a training run in which another token scores as much as the selected token
         # The selection is copied: C relies on it during the solve, and the answer keeps it.
-        # Fast path: C reads a selection that is an array of integers.  Python reads that of data without sequences.
-        plain = _core.reference(data._handle, selected) if data._layout.single and not data._none else None
+        # Fast path: C reads a selection that is an array of integers.
+        plain = _core.reference(data._handle, selected) if data._single else None
         if plain is not None:
             self.reference = plain
         else:
