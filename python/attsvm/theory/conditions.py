@@ -110,7 +110,7 @@ def tight_entries(solution: Separation) -> np.ndarray:
     array."""
     tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
-    return tight | solution._holding if solution.status == "optimal" else tight
+    return tight | solution.columns()["support"] if solution.status == "optimal" else tight
 
 
 def all_tight(solution: Separation, tolerance: float | None = None) -> bool | None:
