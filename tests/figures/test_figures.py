@@ -9,16 +9,8 @@ from attsvm import plot
 from attsvm.common import storage
 from attsvm.plot.curves import correlations, finish
 from attsvm.reproduce.figures import local_convergence as figure
-from attsvm.reproduce.problems import (
-    Sequences,
-    certificate,
-    flat,
-    linear_layer,
-    loss_gradient,
-    softmax,
-    sphere_problem,
-    tokens_of,
-)
+from attsvm.reproduce.problems import flat, linear_layer, sphere_problem
+from attsvm.reproduce.textbook import Sequences, certificate, loss_gradient, softmax, tokens_of
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attsvm.reproduce import problems
 from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, several_tokens
-from attsvm.reproduce.problems import projection, softmax, support_margins
+from attsvm.reproduce.textbook import projection, softmax, support_margins
 from numpy.testing import assert_allclose
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, ORANGE, finish, medians, pairs, picture
-from ..problems import D, N, Sequences, T, apart, correlations, descend, linear_layer, saturated, slopes_of, unit
+from ..problems import D, N, T, correlations, linear_layer, saturated
+from ..textbook import Sequences, apart, descend, slopes_of, unit
 
 HEADS = {1: "0.35", 2: BLUE, 4: ORANGE}  # numbers of attention heads, and their colours
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100

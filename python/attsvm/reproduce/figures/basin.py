@@ -19,18 +19,8 @@ from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...theory import is_locally_optimal
 from ..panels import finish, medians, picture, shares
-from ..problems import (
-    TIGHT,
-    around,
-    columns,
-    correlations,
-    differences,
-    differs,
-    draws,
-    softmax,
-    sphere_problem,
-    support_margins,
-)
+from ..problems import around, columns, correlations, differs, draws, sphere_problem
+from ..textbook import TIGHT, differences, softmax, support_margins
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)

@@ -14,7 +14,8 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import D, N, T, columns, correlations, differences, flat, log_spaced, sphere_problem, tokens_of, unit
+from ..problems import D, N, T, columns, correlations, flat, log_spaced, sphere_problem
+from ..textbook import differences, tokens_of, unit
 
 STEPS, LR = 3000, 0.1
 RECORDS = log_spaced(30, STEPS, 25, np.round)

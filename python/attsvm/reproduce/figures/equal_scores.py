@@ -15,18 +15,8 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
 from ..panels import BLUE, DASHED, PALETTE, finish, pairs, picture
-from ..problems import (
-    apart,
-    around,
-    columns,
-    correlations,
-    gradient_of,
-    log_spaced,
-    on_best,
-    sphere_problem,
-    svm_of,
-    tokens_of,
-)
+from ..problems import around, columns, correlations, log_spaced, on_best, sphere_problem, svm_of
+from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the entries of the initial W

@@ -14,7 +14,8 @@ from numpy.linalg import norm, svd
 from ... import correlation, train
 from ...claims import exactly, median, share
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import D, N, T, certificate, columns, correlations, log_spaced, one_scored, slope, svm_of, to_svm
+from ..problems import D, N, T, columns, correlations, log_spaced, one_scored, svm_of, to_svm
+from ..textbook import certificate, slope
 
 LR, STEPS = 0.05, 8000
 # Length of the path along which the drift of K^T K - Q^T Q is measured, and the step lengths that are compared.

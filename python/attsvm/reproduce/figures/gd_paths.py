@@ -13,7 +13,8 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import apart, descend, log_spaced, sequences_of, svm_of, to_svm, tokens_of, unit
+from ..problems import log_spaced, svm_of, to_svm
+from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000

@@ -17,7 +17,8 @@ from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
 from ..panels import BLUE, ORANGE, PALETTE, finish, medians, picture
-from ..problems import norms, to_svm, unit
+from ..problems import to_svm
+from ..textbook import norms, unit
 
 PAPER = "{SVM}, its last sentence; no picture"
 CAPTION = """Left: distance of each layer's weights from its SVM as training goes on. Middle: distance of the lower

@@ -21,7 +21,8 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...theory import label_svm, relaxed_margins
 from ..panels import BLUE, ORANGE, cumulated, finish, picture
-from ..problems import draws, linear_layer, loss, saturated, softmax, sphere_problem, to_svm, unit
+from ..problems import draws, linear_layer, saturated, sphere_problem, to_svm
+from ..textbook import loss, softmax, unit
 
 LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the second token of the third sequence

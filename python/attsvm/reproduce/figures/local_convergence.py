@@ -14,22 +14,17 @@ from ... import train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import finish, medians, picture
-from ..problems import (
-    D,
-    N,
-    T,
+from ..problems import D, N, T, linear_layer, sphere_problem, svm_of
+from ..textbook import (
     apart,
     certificate,
     descend,
-    linear_layer,
     locally_optimal,
     logits_of,
     loss,
     sequences_of,
     side_by_side,
     softmax,
-    sphere_problem,
-    svm_of,
 )
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"

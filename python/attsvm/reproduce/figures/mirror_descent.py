@@ -13,7 +13,8 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import D, N, T, apart, certificate, mirror_descend, sequences_of, sphere_problem, svm_of
+from ..problems import D, N, T, sphere_problem, svm_of
+from ..textbook import apart, certificate, mirror_descend, sequences_of
 
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}

@@ -17,7 +17,8 @@ from ...claims import exactly, median, share
 from ...plot.answers import draw_graphs
 from ...theory import decompose, next_token, selected_sets
 from ..panels import finish, medians, picture
-from ..problems import correlations, draws, linear_layer, rows_within, softmax, tokens_of
+from ..problems import correlations, draws, linear_layer
+from ..textbook import rows_within, softmax, tokens_of
 
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50

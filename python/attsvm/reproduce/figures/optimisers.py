@@ -21,7 +21,8 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...common.norms import size
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import D, N, T, certificate, columns, flat, log_spaced, slope, sphere_problem, svm_of
+from ..problems import D, N, T, columns, flat, log_spaced, sphere_problem, svm_of
+from ..textbook import certificate, slope
 
 STEPS = 8000
 RECORDS = log_spaced(10, STEPS, 18, np.round)

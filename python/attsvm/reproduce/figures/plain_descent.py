@@ -13,21 +13,8 @@ from numpy.linalg import norm
 from ... import diagnose, train
 from ...claims import exactly, median, share
 from ..panels import finish, medians, picture
-from ..problems import (
-    apart,
-    correlations,
-    descend,
-    gradient_of,
-    linear_layer,
-    log_spaced,
-    logits_of,
-    loss,
-    loss_gradient,
-    sequences_of,
-    softmax,
-    sphere_problem,
-    svm_of,
-)
+from ..problems import correlations, linear_layer, log_spaced, sphere_problem, svm_of
+from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, sequences_of, softmax
 
 PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8

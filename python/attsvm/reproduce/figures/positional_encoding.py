@@ -12,7 +12,7 @@ import numpy as np
 from ... import cross_attention, sample, self_attention, solve_svm
 from ...claims import exactly, share
 from ..panels import finish, picture
-from ..problems import certificate, unit
+from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
 # length of the positional code, divided by the length of a word's embedding

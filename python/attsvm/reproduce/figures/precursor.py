@@ -14,7 +14,8 @@ import numpy as np
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, ORANGE, finish, picture
-from ..problems import correlations, on_best, svm_of, unit
+from ..problems import correlations, on_best, svm_of
+from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
 # projects tokens to keys: attention sees two coordinates of a token, and the third is the score of the token

@@ -15,7 +15,7 @@ from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm,
 from ...claims import median, none
 from ...theory import decompose, selected_sets, tokens_kept
 from ..panels import finish, picture
-from ..problems import projection, unit
+from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
 LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])

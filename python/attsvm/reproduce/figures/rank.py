@@ -13,7 +13,8 @@ import numpy as np
 
 from ...claims import exactly, mean, none, share
 from ..panels import DASHED, PALETTE, finish, picture, shares
-from ..problems import apart, around, certificate, flat, sphere_problem, svm_of
+from ..problems import around, flat, sphere_problem, svm_of
+from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}

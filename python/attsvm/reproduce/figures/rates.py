@@ -11,20 +11,8 @@ import numpy as np
 from ... import train
 from ...claims import exactly, median, share
 from ..panels import finish, medians, picture
-from ..problems import (
-    D,
-    N,
-    T,
-    certificate,
-    correlations,
-    gradient_of,
-    log_spaced,
-    on_best,
-    one_scored,
-    slope,
-    support_margins,
-    svm_of,
-)
+from ..problems import D, N, T, correlations, log_spaced, on_best, one_scored, svm_of
+from ..textbook import certificate, gradient_of, slope, support_margins
 
 STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
 RULES = {

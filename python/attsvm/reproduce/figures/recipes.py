@@ -25,7 +25,8 @@ from scipy.special import expit
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, finish, picture
-from ..problems import flat, logits_of, projection, pulled, side_by_side, softmax, svm_of, to_svm, tokens_of, unit
+from ..problems import flat, svm_of, to_svm
+from ..textbook import logits_of, projection, pulled, side_by_side, softmax, tokens_of, unit
 
 PAPER = "{NOWHERE}"
 CAPTION = """Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the

@@ -13,7 +13,8 @@ import numpy as np
 from ... import LinearHead, Problem, causal_attention, regularization_path
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, band, finish, picture
-from ..problems import D, N, T, correlations, draws, gradient_of, norms, sphere_problem, svm_of, unit
+from ..problems import D, N, T, correlations, draws, sphere_problem, svm_of
+from ..textbook import gradient_of, norms, unit
 
 # Radii of the balls, in units of the norm of the SVM solution.
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])

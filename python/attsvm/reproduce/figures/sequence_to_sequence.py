@@ -13,7 +13,8 @@ from ...claims import exactly, median, none, share
 from ...plot.curves import largest, style
 from ...theory import is_locally_optimal
 from ..panels import band, finish, medians, picture
-from ..problems import Sequences, apart, correlations, linear_layer, loss_gradient, saturated, svm_of
+from ..problems import correlations, linear_layer, saturated, svm_of
+from ..textbook import Sequences, apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000

@@ -16,7 +16,8 @@ from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solv
 from ...claims import exactly, median, share
 from ...theory import decompose
 from ..panels import cumulated, finish, picture
-from ..problems import draws, linear_layer, softmax, to_svm
+from ..problems import draws, linear_layer, to_svm
+from ..textbook import softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000

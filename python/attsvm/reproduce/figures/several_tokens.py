@@ -20,7 +20,8 @@ from ... import MLPHead, Problem, correlation, cross_attention, sample, solve_sv
 from ...claims import exactly, median, share
 from ...theory import decompose, selected_sets
 from ..panels import BLUE, DASHED, GREEN, ORANGE, finish, picture
-from ..problems import apart, correlations, draws, flat, linear_layer, logits_of, loss, rows_within, softmax, tokens_of
+from ..problems import correlations, draws, flat, linear_layer
+from ..textbook import apart, logits_of, loss, rows_within, softmax, tokens_of
 
 N, T = 3, 4
 LR, STEPS, EVERY = 0.1, 2000, 10

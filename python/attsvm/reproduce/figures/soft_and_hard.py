@@ -13,19 +13,8 @@ import numpy as np
 from ... import solve_svm
 from ...claims import exactly, mean, median, share
 from ..panels import band, finish, medians, pairs, picture
-from ..problems import (
-    D,
-    N,
-    T,
-    correlations,
-    descend,
-    flat,
-    linear_layer,
-    side_by_side,
-    softmax,
-    sphere_problem,
-    tokens_of,
-)
+from ..problems import D, N, T, correlations, flat, linear_layer, sphere_problem
+from ..textbook import descend, side_by_side, softmax, tokens_of
 
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)

@@ -13,7 +13,8 @@ from numpy.linalg import norm
 from ... import correlation, diagnose, feasible, train
 from ...claims import exactly, median, none, share
 from ..panels import finish, medians, picture
-from ..problems import correlations, differences, draws, gradient_of, on_best, sphere_problem, support_margins, svm_of
+from ..problems import correlations, draws, on_best, sphere_problem, svm_of
+from ..textbook import differences, gradient_of, support_margins
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and dimension in which they always are

@@ -23,7 +23,8 @@ from ... import LinearHead, MLPHead, Problem, cross_attention, sample, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import apart, on_best, saturated, softmax, sphere_problem, support_margins, svm_of, to_svm
+from ..problems import on_best, saturated, sphere_problem, svm_of, to_svm
+from ..textbook import apart, softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = """Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new
