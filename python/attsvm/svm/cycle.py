@@ -23,7 +23,11 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     if count.max() == 1:  # all query vectors differ: a cycle needs two queries with one vector
         return None
     query, chosen, token = data._rows_of(selection.reference)
-    kinds = equal_rows(data.keys)[1]
+    kinds = np.arange(len(data.keys))
+    _, first, count = np.unique(data.keys[:, 0], return_inverse=True, return_counts=True)
+    # compare tokens whose first number occurs more than once; usually few, since the first numbers of most differ
+    some = np.flatnonzero(count[first] > 1)
+    kinds[some] = some[equal_rows(data.keys[some])[1]]
     tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
     edges = np.flatnonzero(tail != head)
     while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
