@@ -1,7 +1,5 @@
 """Reads tokens, queries and values, rectangular or ragged, into arrays with one row per vector."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Two-sided 95 % intervals of shares, differences of shares, medians and means; and how many runs decide a claim."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads and checks the arrays of ``attsvm run`` from an .npz file."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

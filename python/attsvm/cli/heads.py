@@ -1,7 +1,5 @@
 """The command ``attsvm heads``: analyses a model's heads on texts or images; writes a table, a picture and a page."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """The command line: ``attsvm reproduce``, ``attsvm run``, ``attsvm prove`` and ``attsvm heads``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

@@ -1,8 +1,6 @@
 """The commands on a user's arrays: ``attsvm run`` trains and solves the SVMs of the tokens selected, ``attsvm prove``
 solves an SVM and writes its proof."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -1,7 +1,5 @@
 """Argument types and helpers that several subcommands of the command line share."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

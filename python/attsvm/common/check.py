@@ -1,8 +1,6 @@
 """Checks of arguments: array-likes become float64 arrays; an error names the argument, what was expected and what
 came."""
 
-from __future__ import annotations
-
 import math
 import operator
 import sys

@@ -1,7 +1,5 @@
 """Progress bars: for the steps of a training run, the parts of a long computation, and the gap of a solver."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

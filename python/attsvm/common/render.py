@@ -1,8 +1,6 @@
 """Draws results without importing matplotlib: the package ``plot`` registers a function for each class of results when
 it is imported."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import io

@@ -1,7 +1,5 @@
 """Repeats an experiment with many random generators, in parallel."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -8,8 +8,6 @@ When a file is read ``_from_state`` makes the object (by default the constructor
 is one: both raise if the parts do not fit together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses

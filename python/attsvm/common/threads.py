@@ -1,7 +1,5 @@
 """The number of threads of one call, and workers that run many tasks in parallel."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

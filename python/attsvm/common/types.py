@@ -1,7 +1,5 @@
 """Types of public arguments, so that a type checker refuses ``norm="nuc"``."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # for type checkers only: at run time `np.random` would make NumPy load numpy.random

@@ -1,7 +1,5 @@
 """Communication between processes that hold shards of the data, by one operation: a sum over all processes."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -3,8 +3,6 @@
 Also the analysis of all heads of a model, on threads or on a cluster.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Makes the attention heads of a layer from arrays: its inputs and the weights of its query and key maps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

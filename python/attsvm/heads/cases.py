@@ -1,7 +1,5 @@
 """Turns queries of an attention head, with the tokens that they select, into the data of an SVM."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tokens that a head selects, as rows (sequence, query, selected), and simple rules that predict them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

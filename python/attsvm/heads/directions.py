@@ -1,7 +1,5 @@
 """Names the singular directions of an attention head's W by the queries and tokens with the largest loadings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, NamedTuple
 

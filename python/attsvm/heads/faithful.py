@@ -1,7 +1,5 @@
 """The result of :func:`attsvm.torch.faithfulness`: a table of damage, importance and recovered fractions."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """One SVM of a head: its solution, a comparison with the head's own W, and its accuracy on unseen text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

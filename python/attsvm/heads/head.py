@@ -1,7 +1,5 @@
 """One attention head: its sequences, its queries and the factors K and Q of its logits; lists of heads by name."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

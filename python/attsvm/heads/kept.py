@@ -3,8 +3,6 @@
 It is a sequence of npy records.  Each record holds the bytes of an npz file that :func:`attsvm.load` reads.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

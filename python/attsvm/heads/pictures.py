@@ -1,7 +1,5 @@
 """Pictures of heads: the grid of a whole model, one sequence of one head, and curves over the training queries."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -3,8 +3,6 @@
 Also functions that read sentences from files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

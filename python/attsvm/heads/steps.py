@@ -7,8 +7,6 @@ for any token ``ref`` of the query.  This is the adjoint of the rows of the SVM 
 delta is negative, the loss asks for a larger logit of the token.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Sequence

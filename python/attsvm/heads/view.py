@@ -1,7 +1,5 @@
 """The interactive view: an HTML file, without network, that shows one head, one sequence and one query at a time."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -4,8 +4,6 @@ A query has its attention, its rivals and the shares of its margin.  A head has 
 cell on the map of all heads.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Why a query selects its token: its margin as a sum over singular directions and over support tokens."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

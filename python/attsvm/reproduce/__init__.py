@@ -14,8 +14,6 @@ A file of ``figures/`` is a figure.  It has
 - ``plot(results)``: its picture; ``panels.picture`` makes it from a function that draws the panels.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes an HTML page of text, pictures and claims with their verdicts, and ``claims.json`` with the claims as data."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Makes the pictures of figures from panels, gives all panels one look, and draws curves, bars and error bars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels and tokens as the estimators take them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

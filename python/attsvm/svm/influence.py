@@ -1,8 +1,6 @@
 """The influence of each sequence on an SVM answer: the answer without the sequence, solved again if it holds a support
 token."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ the margin of w and b, and half the distance between the two means that the mult
 points are used for the exact proof alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """The regularisation path: stationary points of the loss in growing balls, or with a vanishing ridge."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One batch of a model's inputs: how the model is called with it, its padding, and its tokens as text."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import itertools

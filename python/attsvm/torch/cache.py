@@ -1,7 +1,5 @@
 """Heads from queries and keys that were recorded by other means than :func:`attsvm.torch.read`."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Measures the importance of attention heads in their model, and the fraction of it that substitutes recover."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import defaultdict

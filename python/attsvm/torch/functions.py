@@ -15,8 +15,6 @@ Every term is as small as the probabilities it comes from, so the derivative kee
 itself underflows, at logits 745 below the largest.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A monitor that measures a model's heads during training."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Models that the transformers library loads from a folder or its local cache, and their text or images."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence

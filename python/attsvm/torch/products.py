@@ -1,7 +1,5 @@
 """A product of queries and keys, followed through the functions that are applied to it until the softmax."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

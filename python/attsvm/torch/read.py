@@ -1,7 +1,5 @@
 """Attention heads of any PyTorch model, read from its forward pass."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator

@@ -1,7 +1,5 @@
 """Recording of attention calls: a random sample of sequences, their arrays in each layer, and the heads of these."""
 
-from __future__ import annotations
-
 import functools
 import heapq
 import random

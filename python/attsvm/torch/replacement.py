@@ -1,7 +1,5 @@
 """Substitutes for a head's attention: another W, given or made from choices of the head, or a rule for the token."""
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import functools

@@ -6,8 +6,6 @@ the keys, the logits are a bilinear form of the layer's inputs.  If there are ro
 attention, there are no such columns.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -13,8 +13,6 @@ over the last of at least three dimensions.  Routers of experts and probabilitie
 they multiply no values.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import types

@@ -1,7 +1,5 @@
 """Losses that need validation: the user's own functions of ``u = y head(o)``, which must decrease, and the log loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

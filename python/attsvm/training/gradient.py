@@ -1,8 +1,6 @@
 """Gradients with a scale, the steps that update rules make of gradients, and weights stored in the span of the
 queries."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A training run in progress: the weights that C updates, the records that it fills, and the callbacks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training runs: gradient descent on W, or on the factors of W = K Q^T."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable
