@@ -15,7 +15,7 @@ from ..common.progress import counted
 from ..common.storage import state_of
 from ..common.threads import as_jobs, on_workers
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
-from .controls import RANK, Factors, Null, gaussian_factors, null_head, random_rows, shuffled_factors
+from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, as_heads, check_head
 from .kept import Kept, digest
@@ -138,8 +138,7 @@ def analyze_head(
         if labels is None:
             wanted = len(rows), threshold, drop_sinks
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
-            values = head.singular_values
-            if (values > RANK * values[0]).sum() > FEW_DIRECTIONS:
+            if own_rank(head) > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
     (rule, found), parked = rules[0] if rules else ("", {}), rows[is_sink(head, rows)]
     return HeadReport(

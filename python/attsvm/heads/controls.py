@@ -88,6 +88,12 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     return left[:, rng.permutation(len(values))] * values, right[:, rng.permutation(len(values))]
 
 
+def own_rank(head: Head) -> int:
+    """Rank of the head's W, without the singular values that are only rounding errors."""
+    values = head.singular_values
+    return int((values > RANK * values[0]).sum())
+
+
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:
