@@ -22,7 +22,8 @@ struct interleaved {
     /* (tokens - groups, dv, 8) differences of values to the reference's value; the array `keys` if keys are the values;
      * unused if there are scores */
     double *values;
-    double *value; /* (groups, dv, 8) value of the reference token of each window; unused if there are scores */
+    double *value; /* (groups, dv, 8) value of the reference token of each window; scratch of the copy if there are
+                      scores */
     ptrdiff_t dv;
     ptrdiff_t *reference; /* (groups, 8) reference token of each window; the copy exchanges this token and token 0 */
     const double *idle;   /* (groups, 8) -inf for a query that is zero and adds nothing to the gradient, else 0 */

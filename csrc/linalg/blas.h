@@ -1,4 +1,4 @@
-/* OpenBLAS for row-major matrices with sizes in ptrdiff_t.  linalg/blas.c is the only file that names OpenBLAS.  The
+/* OpenBLAS for row-major matrices with sizes in ptrdiff_t.  linalg/blas.c is the only file that calls OpenBLAS.  The
  * binding has checked that every dimension fits a BLAS int.  Matrices must not overlap.  blas_cholesky and
  * blas_cholesky_inverse return 0, or LAPACK's positive number of the row that failed.  Other int functions return
  * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION, unless stated otherwise. */

@@ -18,8 +18,8 @@
  * tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-/* Norms other than Frobenius: a rank above d - d / NEARLY counts as full rank d, so that the search for the span can
- * stop early. */
+/* Norms other than Frobenius: a rank of d - d / NEARLY or more counts as full rank d, so that the search for the span
+ * can stop early. */
 #define NEARLY 16
 
 /* The reduced problem, with fewer unknowns and rows, and the warm starts converted to it. */

@@ -11,7 +11,8 @@ struct svm_answer;
 struct svm_options {
     enum svm_norm norm; /* the norm to minimise; the bounds are those of the margin in this norm */
     double tol;         /* relative gap that the certificate must show */
-    /* Iteration limit. 0 stands for the defaults of svm/methods.h, when a method named "auto" calls others. */
+    /* Iteration limit. 0 stands for the defaults of a method named "auto", which calls others: those of svm/methods.h,
+     * or a budget. */
     ptrdiff_t max_iter;
     double p;       /* exponent of the entrywise norm */
     double soft;    /* C of the soft margin, for each entry; 0: hard margins */
@@ -36,13 +37,13 @@ struct svm_answer {
     double *lambda;
     struct bounds bound;
     ptrdiff_t iterations;
-    /* Name, without the norm, of the method that answered, if it is not the method that was called; else NULL. */
+    /* Name, without the norm, of the method that answered; NULL stands for the method that was called. */
     const char *method;
 };
 
 /* The signature of a method.  W and lambda are the caller's memory.  On entry they are zero or hold an earlier answer;
- * a method that is interrupted at once leaves them unchanged.  A method proposes W and lambda, and only solver_conclude
- * names the status.
+ * a method that is interrupted at once leaves them unchanged.  A method proposes W and lambda, and solver_conclude or
+ * solver_conclude_dual names the status that the bounds decide.
  *
  *     STATUS_DONE             certified to certificate_tolerance(tol)
  *     STATUS_INFEASIBLE       lambda is a Farkas certificate; its largest multiplier of an entry is near 1
@@ -79,9 +80,10 @@ struct solver_step {
     int declines; /* options->declines of this method */
 };
 
-/* Tries the methods in turn until one returns a final status (done, infeasible, interrupted or negative).  If none
- * does, the answer with the smallest gap is returned.  answer->method names the method that gave it.  With a soft
- * margin each method starts from the best multipliers so far.  The last method must not decline. */
+/* Tries the methods in turn until one returns a final status: done, infeasible, interrupted, or an error other than a
+ * lack of memory.  If none does, the answer with the smallest gap is returned.  answer->method names the method that
+ * gave it.  With a soft margin each method starts from the best multipliers so far.  The last method must not decline.
+ */
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    const struct solver_step *steps, int n, struct arena *arena);
 
@@ -96,11 +98,11 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
  * is not positive; or STATUS_NO_MEMORY. */
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena);
 
-/* Names the status of an answer; solver_conclude_dual is the only other function that does.  Computes answer->bound
- * from the tokens (certificate.h; bounds of the soft margin's objective if the options ask for one), sets wrong signs
- * in lambda to zero, scales W, and returns the status that the bounds prove.  `stopped` is the reason why the method
- * ended: STATUS_INTERRUPTED and STATUS_STATIONARY are returned where the bounds are not final; a negative status is
- * returned at once. */
+/* Names the status that the bounds of an answer decide, as solver_conclude_dual does.  Computes answer->bound from the
+ * tokens (certificate.h; bounds of the soft margin's objective if the options ask for one), sets wrong signs in lambda
+ * to zero, scales W, and returns the status that the bounds prove.  `stopped` is the reason why the method ended:
+ * STATUS_INTERRUPTED and STATUS_STATIONARY are returned where the bounds are not final; a negative status is returned
+ * at once. */
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 

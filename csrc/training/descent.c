@@ -213,7 +213,7 @@ static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_st
 }
 
 /* Returns 1 if a step of the rule constant would leave the range of double precision.  Called before any weight moves.
- * Steps of the other rules are about lr long. */
+ * The lengths of other rules' steps do not grow with the gradient. */
 static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)

@@ -1,6 +1,6 @@
 /* This evaluator is the usual way of a small problem, whose windows are short, and the only way of any head but a fixed
- * linear one on one attention head.  A fixed linear head on short windows also goes this way (`work->fixed`).  Then
- * only the backward pass runs, which also computes the losses. */
+ * linear one on one attention head.  A fixed linear head on short windows also goes this way (`work->fixed`), if
+ * queries go through W.  Then only the backward pass runs, which also computes the losses. */
 #include "training/general.h"
 
 #include <math.h>

@@ -35,12 +35,13 @@ struct general_scratch {
     double *one;  /* (dv) the attended vector of one window, or the gradient of its output in it */
     /* (longest) scores, probabilities, and derivatives c of the mean score in the logits, for one window */
     double *score, *weight, *c;
-    double *part; /* (max(dk, dv)) the part of a sum that one chunk of a window contributes */
+    double *part; /* (dk + dv) the part of a sum that one chunk of a window contributes */
     double *U;    /* for short windows: (H dk, block) transformed queries */
 };
 
 /* State of an evaluation.  The arrays O (attended vectors), gradient and head have a column for each query.  In each
- * array, every block of queries has a matrix of its own or, if `whole`, all queries have one matrix. */
+ * array, every block of queries has a matrix of its own, which all blocks of a thread share where nobody reads it
+ * later; or, if `whole`, all queries have one matrix. */
 struct general_work {
     const struct objective *objective;
     const struct weights *at;

@@ -15,7 +15,7 @@ struct short_windows {
     const double *W;   /* (R H, dk, dz) the weights that transform_prepare has returned */
     double *P;         /* (H, padded M dk) matrices P of one run, one [dk,columns] for each block of queries */
     double *log_scale; /* (H, padded M) log scales of the columns of P */
-    ptrdiff_t block;   /* number of queries in each block but the last; a multiple of eight */
+    ptrdiff_t block;   /* number of queries in each block but the last; a multiple of eight if there are several */
 };
 
 /* Makes *windows, with the scores of a fixed linear head or, if `scores` is NULL, with values (N, dv). */

@@ -14,8 +14,9 @@
  *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
  *
  * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  Such a step takes M^2 dk multiplications
- * besides attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.  At
- * n,T,d = 20,16,512 steps on W take 9.9 times as long as steps in the span.
+ * besides attention, and a step on W takes 2 M dk dz.  By these costs steps on W are shorter if M > 2 dz (span_of in
+ * training/gradient.py has the border that is used).  At n,T,d = 20,16,512 steps on W take 9.9 times as long as steps
+ * in the span.
  *
  * A group is a set of matrices whose rows lie side by side for each query: all runs of a fixed linear head, or all
  * attention heads of one run. */
@@ -66,7 +67,7 @@ void transform_multiply(double *W, const struct weights *at, const struct window
 void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed);
 
 /* Reads the weights at the beginning of each step.  Returns W (R H, dk, dz) if the products go through W, or NULL if
- * they go through the factors K and Q. */
+ * they go through the factors K and Q.  In the span it returns the start W(0). */
 const double *transform_prepare(struct transform *transform);
 
 /* Returns the array for dL/dW of all runs and attention heads, if the products go through W.  It is gradient->W, or

@@ -6,7 +6,8 @@
  * nearly as large as the number of unknowns, and the interior point is quickest.  These are the bits of a random
  * selection.  A planted selection, such as a model's own, is loose although its bits say tight.  So a problem whose
  * bits say tight begins with block ascent.  Block ascent goes on if a few epochs look loose, and declines otherwise.
- * Problems with few rows or few unknowns go to the active set.
+ * Problems with few rows, and tight problems with few unknowns, go to the active set, or to the interior point if there
+ * are many queries for each unknown.
  *
  * The cost of a dense method is known beforehand.  Half of it is the budget of the iterative method before it, so that
  * both together take at most about 1.6 times as long as the better of them. */

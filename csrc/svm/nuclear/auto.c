@@ -1,6 +1,7 @@
 /* method="auto" of the nuclear norm: first the augmented Lagrangian in factors, within a budget, then the interior
- * point.  The augmented Lagrangian is left out if its budget is too small, and given up if its first round takes
- * long or a polish leaves a gap above 1. */
+ * point.  The augmented Lagrangian is left out if its budget is too small and no weights are given to start from.  On
+ * problems with few rows for each unknown it is given up if its first round takes long or a polish leaves a gap above
+ * 1.  Problems whose rows and unknowns are both more than AUTO_DENSE have no interior point. */
 #include <math.h>
 
 #include "base/arena.h"

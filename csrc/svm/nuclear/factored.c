@@ -54,8 +54,8 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
     return r < least ? r : least;
 }
 
-/* Takes the factors and multipliers from `near`, the Frobenius answer or a warm start.  The rows are scaled by the
- * Frobenius norm of near->W. */
+/* Takes the factors and multipliers from `near`, the Frobenius answer or a warm start.  The right sides of the rows are
+ * scaled by the Frobenius norm of near->W. */
 static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
                          struct arena *arena)
 {

@@ -8,8 +8,8 @@
  *     H dlambda = b - a + J T S Y,    dY = T (-S Y + [dM Q; dM^T K]),    T = (S + tau I)^-1,
  *
  * where S = S(lambda), J is the derivative of the active rows' margins a in Y, and H = J T J^* is the matrix of schur.h
- * with X = Y Y^T.  tau shrinks with the residual ||S Y|| / ||Y||, so that
- * convergence is quadratic from a gap of about 1e-2. */
+ * with X = Y Y^T.  tau shrinks with the residual, ||S Y|| / ||Y|| and the miss of the active rows, and with what ||M||
+ * is above 1, so that convergence is quadratic from a gap of about 1e-2. */
 #include "svm/polish/polish.h"
 
 #include <math.h>

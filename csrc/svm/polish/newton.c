@@ -25,9 +25,9 @@ int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char 
     return STATUS_DONE;
 }
 
-/* Packs the rows of the active set S.  Returns STATUS_ITERATION_LIMIT if S has more than twice as many rows as W has
- * degrees of freedom: so many rows cannot be active, and their Schur matrix would be the largest matrix of the whole
- * solve. */
+/* Packs the rows of the active set S.  Returns STATUS_ITERATION_LIMIT if S has more than twice as many rows as a step
+ * has unknowns in K and Q, or in W: so many rows cannot be active, and their Schur matrix would be the largest matrix
+ * of the whole solve. */
 static int pack(struct polish *s)
 {
     arena_free(s->inside);

@@ -32,7 +32,7 @@ struct polish {
     const struct coordinates *g;
     /* memory of the whole polish (arena), and memory that is freed when the active set changes (inside) */
     struct arena *arena, *inside;
-    ptrdiff_t freedom;  /* degrees of freedom of W */
+    ptrdiff_t freedom;  /* number of unknowns of a Newton step besides lambda: those of K and Q, or of W */
     double *lambda, *a; /* multipliers lambda (m), and margins a = A(W) (m) */
     double *W, *M;      /* W (p,q) and M = A^*(lambda) (p,q) */
     double *U;          /* (n,p) scratch */

@@ -3,7 +3,7 @@
  *
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]].
  *
- * This matrix is computed from X = Y Y^T and a similar factor of P by four products and some elementwise products,
+ * This matrix is computed from X = Y Y^T and a similar factor of P by a few products and some elementwise products,
  * without a matrix per row. */
 #ifndef SVM_POLISH_SCHUR_H
 #define SVM_POLISH_SCHUR_H

@@ -89,7 +89,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     """Calls a solver in C and returns its answer in the units of the data.
 
     Tokens and queries are scaled by powers of two so that products are in range.  Starting values (multipliers,
-    weights) have no units; C scales them to fit.
+    weights) have no units; the solver scales them to fit.
     """
     powers, choosing, selection, norm, C = data._powers, data._choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm

@@ -19,7 +19,8 @@ Array: TypeAlias = Any  # np.ndarray | None
 
 
 class Descent(NamedTuple):
-    """The state of a training run as C reads it, by the names of these fields (csrc/binding/bind_train.c).
+    """The arguments, weights and records of a training run as C reads them, by the names of these fields
+    (csrc/binding/bind_train.c).
 
     C updates the weights and the rule's memory in place, and fills the records.  Records have the shapes of a
     :class:`Run`, but the axis of records comes before that of runs.

@@ -52,8 +52,8 @@ def train(
     A step is ``W <- W - lr * dL/dW / ||dL/dW||``, or that of another rule.
 
     The scale of the gradient is kept as a logarithm, so the direction of W still converges to the SVM solution when the
-    loss has long vanished in double precision.  Without a progress bar, a whole run
-    is one call into C, without the GIL.
+    loss has long vanished in double precision.  Without a progress bar, a run to its last step is one call into C,
+    without the GIL.
 
     Parameters
     ----------
