@@ -50,7 +50,7 @@ class Separation(Result):
         multipliers would leave double precision while W does not (extreme scales of tokens and queries).
     certificate : array or list, in the data's entry shape, or None
         When infeasible, multipliers of order one with which the rows add up to zero (Farkas): no W exists.  Rounding
-        might hide a W of a norm above ``1 / margin_bound``, which ``message`` names.
+        might hide a W of very large norm; ``message`` says above which norm.
     support : boolean array or list
         The support tokens, which hold the solution in place.  A margin row counts if its multiplier, times the size of
         the row (the largest number in x_ref - x_t times that in z) and divided by the largest such product, is above
@@ -466,6 +466,34 @@ class Separation(Result):
         return found
 
 
+def _at_least(sol: Separation) -> str:
+    """The end of the message of an infeasible answer: the norm up to which the multipliers y exclude every W, rounding
+    included.
+
+    It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
+    """
+    data, entries = sol.data, np.flatnonzero(sol.flat_dual)
+    if not len(entries):  # only rows of other processes have multipliers
+        return ""
+    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
+    # divide tokens and queries by powers of two, since their products may leave double precision
+    of_keys, of_queries = data._powers or (0, 0)
+    Z = np.ldexp(data.queries[q], -of_queries)
+    part = y[:, None] * Z
+    if data._identity:  # D has rows e_a - e_t, each as long as the vocabulary
+        M, lengths = np.zeros(data._W_shape), math.sqrt(2)
+        np.add.at(M, chosen, part)
+        np.subtract.at(M, token, part)
+    else:
+        a, t = (np.ldexp(data.keys[at].astype(np.float64), -of_keys) for at in (chosen, token))
+        D = a - t
+        M, lengths = D.T @ part, np.linalg.norm(D, axis=1)
+    most = np.linalg.norm(M) + (len(y) + 16) * 2.0**-52 * np.abs(y) @ (lengths * np.linalg.norm(Z, axis=1))
+    with np.errstate(over="ignore"):
+        bound = np.ldexp(sol.selection.asked(entries) @ y / most * (1 - 1e-9), -of_keys - of_queries)
+    return f", at least none of Frobenius norm below {bound:.1e}"
+
+
 def _impossible(sol: Separation, what: str) -> str:
     """The message of an infeasible answer.  It names the row that no W meets even alone, because its token equals the
     selected one or its query is zero; else the rows that combine to zero."""
@@ -477,10 +505,7 @@ def _impossible(sol: Separation, what: str) -> str:
         said = "the certificate combines the rows to zero"
         if len(rows) <= ROWS_SHOWN:
             said = f"these rows combine to zero: {'; '.join(f'query {i}, token {a} over {t}' for i, a, t in rows)}"
-        excluded = ""  # rounding may hide weights of a larger norm
-        if 0 < sol.margin_bound < math.inf:
-            excluded = f", at least none of {sol.norm_name} norm below {1 / sol.margin_bound:.1e}"
-        return f"no weights {what}{excluded}: {said}"
+        return f"no weights {what}{_at_least(sol)}: {said}"
     ((i, chosen, token),) = rows
     if not data.queries[i].any():
         return f"query {i} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
