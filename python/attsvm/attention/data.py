@@ -222,8 +222,10 @@ class Data:
     def _powers(self) -> tuple[int, int] | None:
         """The powers of two by which keys and queries are divided before a solve, so that squares of their products are
         in range; None if no scaling is needed."""
-        self._check_finite()
-        return powers_of(self._largest_key, largest(self.queries))
+        sizes = self._largest_key, largest(self.queries)
+        if not all(map(math.isfinite, sizes)):
+            self._check_finite()
+        return powers_of(*sizes)
 
     @cached_property
     def _largest_key(self) -> float:

@@ -1,5 +1,7 @@
 """Functions that make the data of cross-, self-, causal and prompt attention from arrays or lists."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

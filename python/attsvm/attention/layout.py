@@ -105,7 +105,9 @@ class Layout:
         of (S_i, ...)."""
         if self.none:
             flat = flat[:0]
-        if self.single or self.uniform:
+        if self.single:
+            return flat
+        if self.uniform:
             return flat.reshape(*self._shape, *flat.shape[1:])
         return np.split(flat, np.cumsum(self.counts)[:-1])
 

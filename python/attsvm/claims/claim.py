@@ -53,6 +53,8 @@ correlation above .995, at least 0.5: 0.44 [0.3408, 0.5428] (44 of 100; about 28
 largest duality gap, at most 1e-08: 9.949e-10: holds
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

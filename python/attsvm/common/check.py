@@ -91,7 +91,9 @@ def check_shape(
         return
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
-    if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
+    if array.shape != sizes and (
+        array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True))
+    ):
         comma = "," * (len(wanted) == 1)
         known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
         equals = "" if known == letters else f" = ({known}{comma})"

@@ -1,5 +1,7 @@
 """Pictures of attention, of SVM answers, and of results of the theory."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ All pictures use one style.  Blue is for W, orange for (K, Q).  A solid line is 
 prefers (Frobenius for W, nuclear for K and Q), a dashed line for the SVM in another norm.
 """
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 import numpy as np

@@ -19,8 +19,11 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     # no search if a selected token lies outside its window, which C reports
     if selection.kept is not None or selection.rhs is not None or data._outside(selection.reference):
         return None
+    # a cycle needs two queries with one vector: none if all vectors differ, as their first numbers mostly do
+    if len(np.unique(data.queries[:, 0])) == len(data.queries):
+        return None
     _, same, count = equal_rows(data.queries)
-    if count.max() == 1:  # all query vectors differ: a cycle needs two queries with one vector
+    if count.max() == 1:
         return None
     query, chosen, token = data._rows_of(selection.reference)
     kinds = np.arange(len(data.keys))

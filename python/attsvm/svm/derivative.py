@@ -90,6 +90,13 @@ class Tangent:
         return gX, gZ
 
 
+def tangent_of(sol: Separation) -> Tangent:
+    """The derivative of an SVM answer, computed on the first call and then kept with the answer."""
+    if "_tangent" not in vars(sol):
+        vars(sol)["_tangent"] = Tangent(sol)
+    return vars(sol)["_tangent"]
+
+
 def _holding_rows(sol: Separation) -> Rows:
     """The support rows of an SVM answer; raises ValueError if the answer has no derivative, as when a small move of the
     tokens may change which rows these are."""
@@ -149,7 +156,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         inverse = _inverse((rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft))
         y = inverse @ rows.asked
         W = rows.adjoint(y).ravel()
-        scale, slope = 1.0, W
+        scale, slope = 1.0, np.zeros_like(W)
     else:
         dense = products(rows.delta, rows.z)  # (m, dk dz): each row as a flat vector
         for _ in range(STEPS):

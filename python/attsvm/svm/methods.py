@@ -108,7 +108,8 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         raise ValueError(data._outside(selection.reference)) from None
     # C could not square the length of a row: X or Z was changed since, or the rows differ too much in scale.
     except FloatingPointError:
-        del data._powers  # reading it again raises an error if X or Z is no longer finite
+        data._check_finite()
+        del data._powers
         if data._powers != powers:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None

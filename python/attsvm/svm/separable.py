@@ -7,6 +7,8 @@ the margin of w and b, and half the distance between the two means that the mult
 points are used for the exact proof alone.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -185,7 +187,7 @@ class Plane(Result):
         unfinished = []
         for i in self.support.tolist():
             rest = np.arange(n) != i
-            if self.bias and len(np.unique(self.positive[rest])) == 1:
+            if len(np.unique(self.positive[rest])) < (2 if self.bias else 1):
                 turn[i], margin[i] = np.nan, np.inf
                 continue
             plane = _plane(self.points[rest], self.labels, self.positive[rest], self.bias, self.weights[rest])
@@ -296,24 +298,24 @@ def _plane(
     ``start`` are the weights of a similar plane.  Coordinates are divided by a power of two, since their squares may
     leave double precision.
     """
-    unit = 2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0))
+    unit = float(2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0)))
     X = points / unit
     moved = X - X.mean(axis=0) if bias else X
-    spread = np.linalg.norm(moved, axis=1).max() or 1.0
+    spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
     signs = np.where(positive, 1.0, -1.0)
     w, weights = _solve(moved, signs, spread if bias else 0.0, start, progress)
     sides, bound, status = _sides(positive, bias), INSEPARABLE * spread, "undecided"
     # points times their labels y = +-1: a separating plane has ``w . y x`` positive for all of them
-    turned, length = signs[:, None] * X, np.linalg.norm(X, axis=1).max()
+    turned, length = signs[:, None] * X, float(np.linalg.norm(X, axis=1).max())
     while True:
         for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
             weights[side] /= len(sides) * weights[side].sum() or 1.0
         used, last = np.count_nonzero(weights), bound
         # without multipliers in a class there is no proved bound of the margin
-        bound = np.linalg.norm(weights @ turned) + (used + 4) * UNIT * length if weights.sum() > 0.9 else np.inf
+        bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length if weights.sum() > 0.9 else np.inf
         held = weights > ROUNDED * weights.max()
-        heights, size = turned @ w, np.linalg.norm(w) or 1.0
-        lows = [heights[side].min() for side in sides]
+        heights, size = turned @ w, float(np.linalg.norm(w)) or 1.0
+        lows = [float(heights[side].min()) for side in sides]
         scale, b = sum(lows) / len(lows), (lows[-1] - lows[0]) / 2
         margin = scale / size - (len(w) + 4) * UNIT * (length + abs(b) / size)
         if margin > 0:
@@ -334,10 +336,7 @@ def _plane(
         for end in ends:
             np.add.at(weights, end, np.delete(pairs.flat_dual, pairs.data._begin))
         weights = weights[:-1]  # without that of ORIGIN
-    support = np.flatnonzero(held)
-    return Plane(
-        points, labels, positive, w, float(b), bias, float(margin), float(bound * unit), weights, support, status
-    )
+    return Plane(points, labels, positive, w, b, bias, margin, bound * unit, weights, np.flatnonzero(held), status)
 
 
 def _solve(
@@ -359,7 +358,7 @@ def _solve(
     b, last = 0.0, np.inf
     while True:
         sol = _solve_pairs(data, 1 - b * signs, known, tol=FINE, progress=progress)
-        known = np.delete(sol.flat_dual, data._begin)
+        known = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
         w = np.zeros(data.dk) if sol.W is None else sol.W[:, 0]
         step = w[-1] * spread
         if abs(step) <= SETTLED or abs(step) >= last / 2:

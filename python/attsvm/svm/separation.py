@@ -387,10 +387,10 @@ class Separation(Result):
         >>> dW.ravel().tolist(), dmargin
         ([-1.0, 0.0], 1.0)
         """
-        from .derivative import as_moves
+        from .derivative import as_moves, tangent_of
 
         moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
-        return self.tangent.forward(*moves)
+        return tangent_of(self).forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
@@ -428,16 +428,9 @@ class Separation(Result):
         values = super()._values()
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
-    @cached_property
-    def tangent(self) -> Any:
-        """The derivative of this answer as a ``Tangent``: a linear map, which is kept with the answer."""
-        from .derivative import Tangent
-
-        return Tangent(self)
-
     def __getstate__(self) -> dict[str, Any]:
         # the cached derivative cannot be pickled; it is computed again on demand
-        return {name: value for name, value in vars(self).items() if name != "tangent"}
+        return {name: value for name, value in vars(self).items() if name != "_tangent"}
 
     def _state(self) -> dict[str, Any]:
         # keep all fields of the solver's answer but the last, which is an exception

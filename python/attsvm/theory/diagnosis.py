@@ -1,5 +1,7 @@
 """The theory's conditions on a dataset, as numbers and as printed sentences."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any

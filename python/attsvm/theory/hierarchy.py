@@ -7,6 +7,8 @@ Derivatives are stored as numbers of order one with the logarithm of a scale, so
 loss has left double precision.  The derivative with respect to h_l,s has one vector and one logarithm for each s.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

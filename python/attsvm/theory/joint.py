@@ -1,5 +1,7 @@
 """Joint training of head and attention: the SVM of the labels, and the margins that it leaves to attention."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

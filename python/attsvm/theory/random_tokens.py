@@ -5,6 +5,8 @@ selection is separable if that subspace meets the interior of the product of n c
 kinematic formula the chance of this depends only on the intrinsic volumes of the cones.  For T = 2 it is Cover's count.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 

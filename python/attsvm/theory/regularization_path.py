@@ -1,5 +1,7 @@
 """The regularisation path: stationary points of the loss in growing balls, or with a vanishing ridge."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import dataclass

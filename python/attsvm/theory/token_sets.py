@@ -1,5 +1,7 @@
 """Several selected tokens per query: the sets that attention selects, and the direction in which the weights grow."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

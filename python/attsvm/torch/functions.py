@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..attention.kinds import cross_attention
 from ..common.check import check_shapes
+from ..svm.derivative import tangent_of
 from ..svm.solve import solve_svm as solve
 from .batch import as_array
 
@@ -234,7 +235,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, gW: Any, gmargin: Any) -> Any:
         found = [np.empty(a.shape) for a in ctx.like]
         for i, sol in ctx.solutions.items():
-            parts = sol.tangent.backward(as_array(gW[i].double()), float(gmargin[i]))
+            parts = tangent_of(sol).backward(as_array(gW[i].double()), float(gmargin[i]))
             for whole, part in zip(found, parts, strict=True):
                 whole[i] = part.reshape(whole[i].shape)
         return (*(torch.as_tensor(a).to(like) for a, like in zip(found, ctx.like, strict=True)), None, None)

@@ -56,7 +56,7 @@ class _Parametric:
         (2.0, array([0., 1.]))
         """
         array = as_numeric("o", o)
-        if array.shape[-1:] != (self.dv,):
+        if array.shape[-1:] != (self.dv,) or array.size == 0:
             raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
         rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
         v = self.v

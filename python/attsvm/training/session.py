@@ -1,5 +1,7 @@
 """A training run in progress: the weights that C updates, the records that it fills, and the callbacks."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,13 +65,18 @@ def memory_of(
 ) -> tuple[Array, Array, Array]:
     """The memory of an update rule for the ``trained`` arrays, ``blocks`` matrices of each kind (one per run and
     attention head): mean, root and past.  It is a copy of the memory of ``before``, the run that goes on, or empty."""
-    size, root = sum(a.size for a in trained), None if metric is None else metric.numbers
-    if rule.squares == "entries":
-        root = np.zeros(size)
-    elif rule.squares == "sides":
-        root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in trained))
-    mean = np.zeros(size) if rule.betas is not None or momentum > 0 else None
-    past = np.full((4 * blocks, 2), -np.inf)  # a block has at most two matrices, and a head two parameters
+    mean = past = None
+    root = None if metric is None else metric.numbers
+    keeps_mean = rule.betas is not None or momentum > 0
+    if rule.squares or keeps_mean:
+        size = sum(a.size for a in trained)
+        if keeps_mean:
+            mean = np.zeros(size)
+        if rule.squares == "entries":
+            root = np.zeros(size)
+        elif rule.squares == "sides":
+            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in trained))
+        past = np.full((4 * blocks, 2), -np.inf)  # a block has at most two matrices, and a head two parameters
     memory: Any = mean, root, past
     if before is None:
         return memory
@@ -85,9 +92,10 @@ def memory_of(
     return copy.deepcopy(before.memory)
 
 
-ROWS = Descent._fields[Descent._fields.index("weights") : -1]  # the fields of a Descent that are records
-# the arguments and weights in a Descent, which are the same for all workers
-SETTINGS = Descent._fields[Descent._fields.index("ridge") : Descent._fields.index("mean")]
+# the fields of a Descent that are records, and the fields that all workers have in common: arguments, weights, memory
+FIRST = Descent._fields.index("weights")
+MEMORY = ("mean", "root", "past")  # what a rule keeps of the gradients
+ROWS, SETTINGS = Descent._fields[FIRST:-1], Descent._fields[Descent._fields.index("ridge") : FIRST]
 
 
 @dataclass
@@ -118,7 +126,7 @@ class Training:
         if self.default_lr:
             descent = descent._replace(lr=self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale))
         said = {"v": "the start of the head", "record": "steps or record"}
-        same = {said.get(name, name): getattr(descent, name) for name in SETTINGS}
+        same = {said.get(name, name): getattr(descent, name) for name in SETTINGS if name not in MEMORY}
         kind, v, *others = problem._head
         same |= {
             "head": [kind, v if problem.head.shared else None, *others],
@@ -187,8 +195,9 @@ class Training:
         self.workers.combine(gradient, losses, scales, blocks)
 
     def _rows(self, count: int) -> dict[str, Any]:
-        """The first ``count`` records of each kind that the run has (weights, loss, norm and so on)."""
-        return {name: array[:count] for name in ROWS if (array := getattr(self.descent, name)) is not None}
+        """The first ``count`` records of each kind (weights, loss, norm and so on)."""
+        arrays: Any = zip(ROWS, self.descent[FIRST:-1], strict=True)
+        return {name: None if array is None else array[:count] for name, array in arrays}
 
     def record_end(self, interrupted: bool) -> BaseException | None:
         """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
@@ -239,9 +248,10 @@ class Training:
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows.values()):
-                array.flags.writeable = False
+                if array is not None:
+                    array.flags.writeable = False
         if self.runs is not None:
-            rows = {name: array.swapaxes(0, 1) for name, array in rows.items()}
+            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
         rate: Any = None  # for rates that change from step to step
         if rates.shape[1] == 1:
             rate = float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], R).copy()

@@ -1,8 +1,10 @@
 """Training runs: gradient descent on W, or on the factors of W = K Q^T."""
 
+from __future__ import annotations
+
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -208,18 +210,13 @@ def train(
             problem._check_scale()
         update, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
-        before: Any = None
-        begun, given = 0, (W, K, Q)
-        if isinstance(W, Run):
-            if K is not None or Q is not None:
-                raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
-            before, begun, given = W, int(W.steps[-1]), (W.W if W.K is None else None, W.K, W.Q)
+        before: Any = W if isinstance(W, Run) else None
+        begun = 0 if before is None else int(before.steps[-1])
+        if before is not None and (K is not None or Q is not None):
+            raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
+        given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
+        W0, K0, Q0 = start_of(problem, several, *given)
         stack, shape = problem._stack(several), problem.data._W_shape
-        if all(weights is None for weights in given):
-            if problem.heads not in (None, 1) and problem.combine == "sum":
-                raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-            given = np.zeros((*stack, *shape)), None, None
-        W0, K0, Q0 = (None if a is None else a.copy() for a in problem._read_weights(*given, several))
         wanted = begun + record_steps(record, last, math.prod(stack + shape))
         count = len(wanted)
         as_flag("train_head", train_head)
@@ -234,6 +231,7 @@ def train(
         v = head_parameters(problem, update, several) if train_head else None
         if before is not None and v is not None and np.shape(before.parameters) == v.shape:
             v = np.array(before.parameters)
+        objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
         first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
@@ -261,12 +259,12 @@ def train(
         trained = [a for a in (W0, K0, Q0, v) if a is not None]
         loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            problem._capsule(train_head), *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target,
-            update.p, radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
+            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
+            radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(update, first, trained, math.prod(stack), metric, before),
             np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
             loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
-            np.array([begun, 0]),
+            np.array([begun, 0], np.intp),
         )  # fmt: skip
         return Training(problem, update, several, callback, lr is None, metric, descent)
 
@@ -279,7 +277,7 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    raised = state.record_end(code == "interrupted")
+    raised = state.record_end(code == "interrupted") if code != "done" else None
     if raised is not None and code != "interrupted":  # the callback raised an error when it saw the last record
         code, exception = "interrupted", raised
     proved = state.limit_proved and code in ("done", "stopped")
@@ -296,7 +294,7 @@ def train(
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
-    begun, last = state.step, int(state.descent.record[-1])
+    begun, last = int(state.descent.record[0]), int(state.descent.record[-1])
     try:
         if not progress or (shown := bar(total=last - begun, unit="step", desc="train")) is None:
             return state.advance(begun, last)
@@ -313,6 +311,15 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
 
 
 # ------------------------------------------------------------------------------------- checks of the arguments
+
+
+def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
+    """Copies of the starting weights, as (W, None, None) or (None, K, Q)."""
+    if W is None and K is None and Q is None:
+        if problem.heads not in (None, 1) and problem.combine == "sum":
+            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+        return np.zeros((*problem._stack(runs), *problem.data._W_shape)), None, None
+    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
@@ -371,10 +378,11 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
             if wanted[0] < 0 or wanted[-1] > steps:
                 raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
             return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
+        record = array[()]
     every = as_count("record", record) or max(steps, 1)
     if steps // every * size > sys.maxsize // 8:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-    return np.append(np.arange(0, steps, every), steps)
+    return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
@@ -383,6 +391,8 @@ def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
     if callable(lr):
         # without steps, the function lr is not called, and the rate is 0
         lr = [lr(k) for k in range(begun, begun + steps)] or 0.0
+    if isinstance(lr, float):
+        return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
         found = as_floats("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
     else:
