@@ -65,3 +65,7 @@ def test_why_has_the_svm_beside_and_the_damage_where_it_is_known(head):
     assert all(part in repr(reason) for part in (reason.names[1], "the SVM's W", "queries → tokens"))
     given = attsvm.heads.why(report, *report.train[0, :2], W=head.W, faithfulness=measured)
     assert given.svm_names == [] and "damage" not in repr(given)  # of another W nothing is known
+
+
+def test_queries_whose_logits_overflow_are_left_out(head):
+    assert name_directions(replace(head, K=1e300 * head.K, Q=1e300 * head.Q, known=None), []) == []

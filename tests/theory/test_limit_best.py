@@ -281,3 +281,12 @@ def test_eight_is_the_constant(part, converges):
     assert (turned < 1e-3) == converges
     assert (run.limit().status == "proved") == converges
     assert run.limit().status in ("proved", "conditional")
+
+
+def test_no_proof_from_huge_scores(rng):
+    data = attsvm.cross_attention(
+        rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 5)), np.full((2, 3, 1), [[3.0], [1], [2]])
+    )
+    start = 30 * attsvm.solve_svm(data, [2, 2]).W  # training cannot leave these tokens, which are not the best
+    problem = attsvm.Problem(data, None, attsvm.LinearHead([3e300]), "exponential")
+    assert attsvm.train(problem, start, steps=5).limit().status == "open"

@@ -240,7 +240,7 @@ def difference(text: str, more: Any, less: Any, low: float | None = None, high: 
     -------
     Claim
     """
-    sample = _Sample(text, np.subtract(more, less, dtype=float), low, high, (-1, 1))
+    sample = _Sample(text, np.asarray(more, dtype=float) - np.asarray(less, dtype=float), low, high, (-1, 1))
     found, runs = sample.found, sample.runs
     if not np.isin(found, (-1, 0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")

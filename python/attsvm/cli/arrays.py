@@ -17,10 +17,12 @@ KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; a UsageError names arrays that are missing, unknown or in conflict."""
     with open(path, "rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
         try:
+            if not zipfile.is_zipfile(file):
+                raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
             archive: Any = np.load(file, allow_pickle=False)
+        except UsageError:
+            raise
         except Exception as error:  # zipfile and NumPy raise many kinds of exceptions for a damaged archive
             raise UsageError(f"{path} cannot be read: {error}") from None
         if unknown := sorted(set(archive.files) - set(KNOWN)):

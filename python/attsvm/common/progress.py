@@ -88,7 +88,7 @@ def closing_gap(tol: float, progress: bool | None) -> Iterator[Report]:
             shown = bar(total=digits, desc="solve_svm", bar_format=form, leave=bool(progress))
         text = f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet")
         if shown is not None:
-            shown.n = max(-math.log10(max(gap, tol)), 0.0)
+            shown.n = max(-math.log10(gap if gap > tol else tol), 0.0)
             shown.set_postfix_str(text)
         elif now - last < LINES_APART:
             return

@@ -172,7 +172,7 @@ class _Found:
             *lines, torn = self.file.read().split(b"\n")
             for number, line in enumerate(lines, start=1):
                 self._read(f"line {number} of {os.fspath(path)!r}", line)
-            if not torn.startswith(BEGIN[: len(torn)]):
+            if not lines and not torn.startswith(BEGIN[: len(torn)]):
                 raise ValueError(f"file must be one of replicate's, got {os.fspath(path)!r}: give another")
             self.file.truncate(self.file.tell() - len(torn))  # drops a last line that an interruption has cut short
             yield

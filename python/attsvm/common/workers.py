@@ -150,7 +150,8 @@ class Workers:
         failure."""
         if not failed.any():
             return
-        text = "" if error is None else f"{_name()} failed, so all stop: {type(error).__name__}: {error}"
+        said = filter(None, (type(error).__name__, str(error), *getattr(error, "__notes__", ())))
+        text = "" if error is None else f"{_name()} failed, so all stop: {': '.join(said)}"
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:

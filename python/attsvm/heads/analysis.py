@@ -165,7 +165,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         if not len(train):
             continue
         fit = _rough_fit(other, train, test)
-        own, rule = fit.learned_margin / fit.margin_bound, np.nan
+        own, rule = fit.learned_margin / fit.margin_bound if fit.margin_bound > 0 else np.nan, np.nan
         if len(test) >= FEWEST:
             best, right = best_rule(other, train, test)
             rule = right[best]

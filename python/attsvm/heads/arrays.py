@@ -1,5 +1,6 @@
 """Makes the attention heads of a layer from arrays: its inputs and the weights of its query and key maps."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ def from_arrays(
         )
     stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if as_flag("causal", causal) else None
     text = Text(np.column_stack([flat, np.ones(len(flat), flat.dtype)]), lengths, tokens, stop=stop)
-    factor = m**-0.5 if scale is None else as_number("scale", scale)
+    factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
     K = np.split(np.column_stack([Wk, bk]).T, groups, axis=1)
     Q = np.split(np.column_stack([Wq, bq]).T * factor, heads, axis=1)
     return ByName(Head(layer, h, text, K[h * groups // heads], Q[h]) for h in range(heads))

@@ -65,7 +65,8 @@ def sink_value(head: Head, parked: np.ndarray) -> float:
     if head.value_norms is None or len(parked) == 0:
         return np.nan
     text = head.text
-    mean = np.add.reduceat(head.value_norms, text.begin, dtype=np.float64) / text.lengths
+    mean, seen = np.empty(len(text.lengths)), text.lengths > 0
+    mean[seen] = np.add.reduceat(head.value_norms, text.begin[seen], dtype=np.float64) / text.lengths[seen]
     ratio = head.value_norms[text.begin[parked[:, 0]] + parked[:, 2]] / np.maximum(mean[parked[:, 0]], 1e-300)
     return float(ratio.mean())
 

@@ -130,10 +130,12 @@ def null_head(
             low, high = (middle, high) if reached < wanted else (low, middle)
         return scale, part
 
-    blocks = []  # (sequence, first query, end), with at most BLOCK logits or with one query
+    # (sequence, first query, end), with at most BLOCK logits or with one query; a sequence without queries has an empty
+    # block, since the random order depends on their number
+    blocks = []
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
-        blocks += [(i, first, first + rows) for first in range(0, S, rows)]
+        blocks += [(i, first, first + rows) for first in range(0, max(S, 1), rows)]
     for block in rng.permutation(blocks):
         part = _falls(found, *block)
         looked += len(part.at)

@@ -59,7 +59,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     recorded queries are used.
     """
     rows = all_queries(head) if len(rows) == 0 else rows
-    rows = rows[head.window(rows) > 1][:QUERIES]
+    rows = rows[(rows[:, 2] >= 0) & (head.window(rows) > 1)][:QUERIES]  # logits that overflow select no token
     if len(rows) == 0:
         return []
     cases = as_cases(head, rows)
@@ -69,7 +69,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
     means = np.add.reduceat(loads[data._token_of()], data._begin) / data.lengths[:, None]
     moved = (loads[data.start + cases.selected] - means) * queries * values
-    total = margins.sum()
+    total = float(margins.sum())
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]

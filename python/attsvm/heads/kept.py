@@ -35,7 +35,7 @@ class Kept:
     """
 
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
-        self.path, self.wanted = Path(file) if file else None, wanted
+        self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
         for record in _read(self.path, maker) if self.path and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:

@@ -162,7 +162,7 @@ class HeadReport(Result):
     @property
     def _untrained(self) -> list[float]:
         """For each kind of untrained heads in the report, the mean held-out accuracy of their SVMs."""
-        return [null.accuracy.mean() for null in (self.null, self.shuffled) if null]
+        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null]
 
     @property
     def summary(self) -> str:

@@ -265,12 +265,12 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
-        found = getattr(found, name, None)
+        found = None if found is None else getattr(found, name)
     found = math.nan if found is None else found
     if names[-1].endswith("interval"):
         return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}
     if names[0] in ("null", "shuffled"):
-        return {"": np.mean(found), "_low": float(np.min(found)), "_high": float(np.max(found))}
+        return {"": float(np.mean(found)), "_low": float(np.min(found)), "_high": float(np.max(found))}
     return {"": found[0] if isinstance(found, tuple) else found}
 
 

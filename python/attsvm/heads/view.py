@@ -24,7 +24,7 @@ READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokeniz
 LARGEST = 224  # an image is scaled down until no side has more than this number of pixels
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(eq=False, repr=False)
 class View:
     """An HTML page that shows itself in a notebook.
 

@@ -314,8 +314,8 @@ def hierarchy(
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = one[chosen]
     held = _holds(found[0], T) & ~way
-    for k, p in list(enumerate(inner))[::-1]:
-        h = tokens[k]
+    for k in range(len(inner) - 1, -1, -1):
+        p, h = inner[k], tokens[k]
         queries = way | held
         chosen = _choice(p, way, selected, k)
         mixed = np.where(way[..., None], one[chosen], p > kept)

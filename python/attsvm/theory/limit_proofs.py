@@ -198,7 +198,7 @@ class BestTokens:
             log_v = np.logaddexp.reduce(shortfalls, axis=0)
             # the shortfall is 0, and its logarithm log_v is -inf, if all scores of the query are equal
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
-            largest = max(each.max(), -1e300)  # finite also if all scores of each query are equal
+            largest = max(each.max(), np.finfo(float).min)  # finite also if all scores of each query are equal
             # A total that is NaN stays NaN, and satisfies no inequality.  The last term is for rounding.
             total = float(largest + np.log(np.exp(each - largest).sum()) + math.log1p(len(each) * UNIT + EVALUATED))
         # A.1; and A.2 in logarithms, whose right side is -inf if best scores of a query tie

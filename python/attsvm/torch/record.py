@@ -213,7 +213,7 @@ class Layer:
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
             queries = arrays["q"][h] if self.residual is None else arrays.get("z", [None])[0]
             if bias is not None:  # K and Q get one more row and column, through which the bias enters unchanged
-                K, Q = (torch.block_diag(torch.from_numpy(x), torch.ones(1, 1)).numpy() for x in (K, Q))
+                K, Q = (torch.block_diag(torch.from_numpy(x), torch.ones(1, 1, device="cpu")).numpy() for x in (K, Q))
             found.append(
                 Head(
                     self.number, h, text, K, Q, queries, self.kind, self.module,

@@ -239,7 +239,7 @@ def _last_first(call: Attention, side: str, B: int, S: int) -> Iterator[tuple[in
     for place, linear in reversed(list(enumerate(call.maps))):
         x = getattr(linear, side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
-            for swapped in sorted({False, B > 1 and S > 1}):
+            for swapped in (False, True) if B > 1 and S > 1 else (False,):
                 yield place, swapped, _tokens(x, B, swapped)
 
 

@@ -118,7 +118,7 @@ def experiment(rng):
         answers += svms
         row["shares"] = [share_of(run.W, svm) for svm in svms]
         if name in OWN:
-            svm = svms[len(own)]
+            svm = svms[list(OWN).index(name)]
             along = [share_of(W, svm) for W in run.weights[1:]]
             own.append({"along": along, "last change": last_change(run), "directions of the SVM": directions(svm.W)})
     return flat(rows) | flat(own) | {"gap": max(certificate(answer)["gap"] for answer in answers)}

@@ -81,7 +81,7 @@ def experiment(rng):
 
         best = np.array(list(itertools.takewhile(is_clear, map(mixture, X @ V, classes))))
         kept = best >= KEPT
-        if len(best) == N and (kept.sum(axis=1) > 1).any():
+        if len(best) == N and (kept.sum(axis=1) > 1).any() and not kept.all():
             break
     data = cross_attention(X, Z)
     problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
