@@ -1,5 +1,5 @@
-/* Losses l(u) of the output u of a query times its label.  They decrease in u.  Each loss comes with the logarithm of
- * its slope, which is exact also if the slope itself underflows.  The recipe for a new loss is in
+/* Losses l(u) of the output u of a query times its label.  They are convex and decrease strictly in u.  Each loss comes
+ * with the logarithm of its slope, which is exact also if the slope itself underflows.  The recipe for a new loss is in
  * .github/CONTRIBUTING.md.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)

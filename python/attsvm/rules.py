@@ -41,7 +41,7 @@ class UpdateRule:
     ----------
     word : str
         Its name, ``Run.rule``.
-    norm : str
+    norm : str or float
         The norm whose SVM the rule goes to.  For a rule with ``squares``, or in a metric, the metric decides instead.
     squares : {"", "entries", "sides"}
         The squares of gradients that the rule keeps: none, those of the entries, or ``G G^T`` and ``G^T G``.
