@@ -97,6 +97,10 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = plane.w[None], np.array([plane.b])
         return self
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Share of rows whose class is predicted rightly."""
+        return float(super().score(X, y, sample_weight=sample_weight))
+
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """``w . x + b`` of each row; positive for the second class.
 
