@@ -18,7 +18,8 @@ from ..common.check import as_norm
 from ..common.render import write_picture
 from ..common.result import table
 from ..common.storage import replacing
-from ..plot.curves import OWN_NORM, SATURATED, finish, largest
+from ..common.types import Ball
+from ..plot.curves import SATURATED, finish, largest
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..theory.conditions import correlation, is_locally_optimal
@@ -28,6 +29,7 @@ from ..training.run import Run
 from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
+NORMS: tuple[Ball, ...] = ("frobenius", "nuclear")
 RECORDS = 100  # number of records of a training run, which its curves show
 POSITIVE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
@@ -117,7 +119,7 @@ def _solve(data: Data, selected: Mapping[str, Any]) -> dict[tuple[str, str], Sep
     """The SVMs of selections by name, in each norm.  Prints their size first, since large problems take a while."""
     found: dict[tuple[str, str], Separation] = {}
     for name, tokens in selected.items():
-        for norm in OWN_NORM.values():
+        for norm in NORMS:
             print(f"solving the {norm} SVM of {data._rows} margins", file=sys.stderr)
             with refused(ValueError):  # raised if the selection is wrong, or tokens are out of scale
                 found[name, norm] = solve_svm(data, tokens, norm)

@@ -140,7 +140,8 @@ def analyze_head(
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
             if own_rank(head) > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
-    (rule, found), parked = rules[0] if rules else ("", {}), rows[is_sink(head, rows)]
+    rule, found = rules[0] if rules else ("", {})
+    parked = rows[is_sink(head, rows)]
     return HeadReport(
         head, threshold, len(rows), len(parked) / max(len(rows), 1), train, test, found, rule, curve, nuclear, random,
         gaussian, shuffled, np.array(accuracies), np.array([right[best] for best, right in rules]),
@@ -272,12 +273,12 @@ def analyze_model(
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
     """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
-    report = analyze_head(head, **options)
-    for fit in filter(None, (*report.fits, report.random)):
-        vars(fit)["W"] = None  # a frozen dataclass, but nobody else holds the report
-    found = state_of(report)
+    found = state_of(analyze_head(head, **options))
     del found["head"]
-    return found
+    *curve, nuclear, random = (
+        fit and replace(fit, W=None) for fit in (*found["curve"], found["nuclear"], found["random"])
+    )
+    return found | {"curve": curve, "nuclear": nuclear, "random": random}
 
 
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:

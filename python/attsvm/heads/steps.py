@@ -79,10 +79,10 @@ def measure(
     ('L0H0', 1.0, '')
     """
     row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": as_count("step", step)}
-    hard, report = len(hard_queries(head)), None
+    hard, report, fit = len(hard_queries(head)), None, None
     if hard >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
-    fit: Any = report and report.fit
+        fit = report.fit
     owners = {"report": report, "fit": fit, "head": head}
     row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)

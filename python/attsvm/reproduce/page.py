@@ -101,7 +101,8 @@ PAGE = """<!doctype html>
 {% endfor %}
 </body></html>
 """
-# The beginning of a section: its name, its numbers of claims in the order of VERDICTS, and its title.
+# The beginning of a section as the template above writes it: its name, its numbers of claims in the order of VERDICTS,
+# and its title.
 HEAD = r'(?s)<section id="([^"]*)" data-holds="(\d+)" data-fails="(\d+)"\s+data-undecided="(\d+)">\s*<h2>(.*?)</h2>'
 OPEN = 3  # number of claims of a section that are shown unfolded, or more if more claims failed
 

@@ -272,15 +272,13 @@ class Run(Result):
     def __getitem__(self, r: int) -> Run:
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        own: dict[str, Any] = {
-            name: a[r] if a.ndim > 1 else a.item(r)  # lr is an array of numbers
-            for name, a in vars(self).items()
-            if isinstance(a, np.ndarray) and name not in ("steps", "metric")
-        }
+        several = "W K Q weights loss norm log_grad_norm parameters head_records half_squares mean".split()
+        own: dict[str, Any] = {name: None if (a := getattr(self, name)) is None else a[r] for name in several}
         metric = self.metric
         if metric is not None and as_rule(self.rule).squares:
             metric = tuple(side[r] for side in metric) if isinstance(metric, tuple) else metric[r]
-        return replace(self, stacked=False, metric=metric, **own)
+        rate = None if self.lr is None else float(np.asarray(self.lr)[r])
+        return replace(self, stacked=False, metric=metric, lr=rate, **own)
 
     @property
     def trained(self) -> Problem:
