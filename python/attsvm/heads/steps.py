@@ -97,7 +97,7 @@ def measure(
         row["norm"] = _spread(head)
     if gradients is not None:
         row |= of_head(head, gradients, report.train if report else NO_ROWS[:, :3])
-    if not report:
+    if not report or not fit:
         return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null:

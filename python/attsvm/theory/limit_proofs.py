@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
+from ..attention.data import largest
 from ..attention.selection import Selection, intervals
 from ..common.norms import Metric
 from ..common.types import Norm
@@ -143,7 +144,9 @@ class BestTokens:
         self.top = score * (problem.heads or 1)
         self.tied = np.flatnonzero(self.gap == 0)  # the queries in which several tokens have the best score
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
-        self.reach = data._largest_key * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
+        # read anew: tokens that are not copied may have changed since their largest size was kept
+        size = 1.0 if data._identity else largest(data.keys)
+        self.reach = size * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
             # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
