@@ -74,7 +74,7 @@ def test_final_begins_at_half_of_the_attention(loss):
 def naive_excess(problem, W):
     """phi_i(v_i), by floats."""
     data, scores = problem.data, problem._flat_scores
-    p = data._layout.flatten_entries("p", data.probabilities(W), hidden=True)
+    p = _core.probabilities(data._handle, W)
     u = np.add.reduceat(p * scores, data.indptr[:-1])
     top = np.maximum.reduceat(scores, data.indptr[:-1])
     code = _core.LOSS[problem._loss_name]
@@ -208,7 +208,7 @@ def test_curvature_bounds_the_gradient(loss):
 def multipliers(problem, W, best):
     """log mu_it of the rows of the best tokens, by NumPy."""
     data = problem.data
-    p = data._layout.flatten_entries("p", data.probabilities(W), hidden=True)
+    p = _core.probabilities(data._handle, W)
     u = np.add.reduceat(p * problem._flat_scores, data.indptr[:-1])
     slope = LOSSES[problem._loss_name].log_slope(u)
     q = data._query_of()
@@ -284,9 +284,12 @@ def test_eight_is_the_constant(part, converges):
 
 
 def test_no_proof_from_huge_scores(rng):
-    data = attsvm.cross_attention(
-        rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 5)), np.full((2, 3, 1), [[3.0], [1], [2]])
-    )
-    start = 30 * attsvm.solve_svm(data, [2, 2]).W  # training cannot leave these tokens, which are not the best
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([3e300]), "exponential")
+    problem = by_scores(rng.normal(size=(2, 3, 5)), [[9e300, 3e300, 6e300]] * 2, "exponential", rng.normal(size=(2, 5)))
+    start = 30 * attsvm.solve_svm(problem.data, [2, 2]).W  # training cannot leave these tokens, which are not the best
     assert attsvm.train(problem, start, steps=5).limit().status == "open"
+
+
+def test_reach_reads_the_tokens_anew(rng):
+    problem = by_scores(rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3)))
+    problem.data._largest_key = 0.0  # as if kept from before the tokens changed
+    assert BestTokens(problem).reach.all()
